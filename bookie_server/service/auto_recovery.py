@@ -30,6 +30,22 @@ class BookieAutoRecovery:
         self._task = asyncio.create_task(self._recovery.run())
         self._task.add_done_callback(_report_crash)
 
+    def numbers(self) -> dict[str, float]:
+        """Return the gauges of this process, by name without prefix."""
+        auditor, worker = self._recovery.auditor, self._recovery.worker
+        counters = worker.counters
+        return {
+            "is_auditor": auditor.is_elected,
+            "bookies_lost": len(auditor.lost_bookies),
+            "jobs": worker.jobs_count,
+            "tasks_waiting": worker.candidates_count,
+            "ledgers_healed": counters.ledgers_healed,
+            "jobs_failed": counters.jobs_failed,
+            "members_replaced": counters.members_replaced,
+            "entries_copied": counters.entries_copied,
+            "bytes_copied": counters.bytes_copied,
+        }
+
     async def stop(self) -> None:
         """Drop all work, and close the connections. A second call does nothing."""
         task, self._task = self._task, None

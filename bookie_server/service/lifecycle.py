@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -114,6 +114,7 @@ class Bookie:
         self._found: Sequence[FoundOutside] = ()
         self._storage: BookieStorage | None = None
         self._registration: BookieRegistration | None = None
+        self._auto_recovery_numbers: Callable[[], Mapping[str, float]] = dict
 
     @property
     def failure(self) -> Exception | None:
@@ -342,6 +343,7 @@ class Bookie:
 
         recovery = BookieAutoRecovery(self.bookie_id, self.settings, stores)
         recovery.start()
+        self._auto_recovery_numbers = recovery.numbers
         self._closers.push_async_callback(recovery.stop)
 
     def _start_background_work(self, storage: BookieStorage) -> None:
@@ -413,6 +415,7 @@ class Bookie:
                 self._lanes,
                 repair.progress,
                 self._log_lines_dropped,
+                lambda: self._auto_recovery_numbers(),  # noqa: PLW0108 - set after this
             )
             metrics = ServiceCollector(
                 self._counters,

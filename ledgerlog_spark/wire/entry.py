@@ -9,7 +9,7 @@ this entry. The digest covers the header and then the payload.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from operator import ge, lt
+from operator import ge
 from struct import Struct, pack, unpack
 from typing import NamedTuple
 
@@ -115,11 +115,12 @@ class EntryCodec:
         payload = stored[overhead:]
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
         # A digest proves that the writer sent these bytes, but not that the bytes are valid. A
-        # DUMMY digest proves nothing. So the fields are checked, too.
+        # DUMMY digest proves nothing. So the fields are checked, too. A copy that Apache's
+        # replication worker made has the LAC of its time, which may be above the entry.
         if (
             found_ledger_id == ledger_id
             and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
-            and NO_ENTRY <= confirmed < found_entry_id
+            and confirmed >= NO_ENTRY
             and length >= len(payload)
             and self._digest(header, payload) == stored[ENTRY_HEADER_SIZE_BYTES:overhead]
         ):
@@ -158,7 +159,7 @@ class EntryCodec:
         found = decode_entry_header(stored)
         if found.ledger_id != ledger_id or entry_id not in (found.entry_id, NO_ENTRY):
             what = f"their header is that of entry {found.entry_id} of ledger {found.ledger_id}"
-        elif not NO_ENTRY <= found.last_add_confirmed < found.entry_id:
+        elif found.last_add_confirmed < NO_ENTRY:
             what = f"their last add confirmed is {found.last_add_confirmed}"
         elif found.length < len(stored) - self.overhead_bytes:
             what = f"their ledger length {found.length} is less than the length of the payload"
@@ -185,7 +186,6 @@ def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> E
         fields[0::4].count(ledger_id) == count
         and ids == tuple(range(first_entry_id, first_entry_id + count))
         and min(confirmed) >= NO_ENTRY
-        and all(map(lt, confirmed, ids))
         and all(map(ge, lengths, map(len, payloads)))
         and pack(f">{count}I", *checksums) == b"".join(digests)
     ):

@@ -79,6 +79,13 @@ def test_what_simulators_run_exists() -> None:
     assert used == set(SIMULATORS)
 
 
+def test_each_random_simulator_can_be_narrowed_to_one_schedule() -> None:
+    random = [command for command in SIMULATORS.values() if command[0] != "pytest"]
+    said = "seed 17: lost"
+    assert random
+    assert all(narrowed(command, said) != command for command in random)
+
+
 def test_what_noticed_a_mutation_is_narrowed_to_its_schedule_or_test() -> None:
     sim = ("tests.sim", "--schedules", "600", "--seed", "1", "--no-shrink")
     said = "seed 17: lost\n  replay: python -m tests.sim --seed 17 --replay\n"

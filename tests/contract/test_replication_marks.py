@@ -10,11 +10,14 @@ from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, Meta
 from ledgerlog_spark.metadata import tree as znodes
 from ledgerlog_spark.metadata.replication.ports import HeldLock
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.model import Version
+from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Version
+from ledgerlog_spark.wire.repair_notes import Hole, Holes
 from ledgerlog_spark.wire.underreplication import mark_directory, mark_path
 from tests.fixtures.metadata_worlds import Signal, World
 
 LEDGER = 7
+METADATA = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b1",)),))
+HOLES = Holes((Hole("b1"),))
 FAR = 0x0001_0002_0003_0004
 
 Two = tuple[MetadataStores, MetadataStores]
@@ -105,6 +108,21 @@ async def test_a_mark_is_deleted_only_at_its_version(two: Two) -> None:
     assert await first.marks.delete(LEDGER, new, lock)
     assert not await first.marks.delete(LEDGER, new, lock)
     assert await second.marks.load(LEDGER) is None
+
+
+async def test_a_mark_is_deleted_only_if_the_record_has_not_changed(two: Two) -> None:
+    first, second = two
+    before = await first.ledgers.create(LEDGER, METADATA)
+    await second.ledgers.write(LEDGER, METADATA.in_recovery(), before.version)
+    mark = await first.marks.mark(LEDGER, ["b1"])
+    note = await first.holes.add(LEDGER, HOLES)
+    lock = await locked(first)
+    old = [first.ledgers.unchanged(LEDGER, before.version)]
+    assert not await first.marks.delete(LEDGER, mark, lock, old)
+    assert not await first.holes.delete(LEDGER, note, lock, old)
+    new = [first.ledgers.unchanged(LEDGER, (await second.ledgers.load(LEDGER)).version)]
+    assert await first.marks.delete(LEDGER, mark, lock, new)
+    assert await first.holes.delete(LEDGER, note, lock, new)
 
 
 async def test_a_new_mark_never_has_the_version_of_a_deleted_one(two: Two) -> None:

@@ -166,6 +166,17 @@ def test_a_start_in_direct_mode_does_not_trust_a_run_without_syncs() -> None:
     assert machine.read(1, 0)[0] is Code.IO_ERROR, "it was acknowledged"
 
 
+def test_a_bookie_lists_only_what_is_durable() -> None:
+    """A worker deletes a mark after it has read the lists."""
+    machine = started(UNJOURNALED)
+    assert machine.add(1, (0,)) is Code.OK
+    assert machine.held(1) == [(0, 0)]
+    lose_entry_log(machine)
+    machine.settings = SMALL
+    machine.start()
+    assert machine.read(1, 0)[0] is Code.OK
+
+
 def begun_again() -> tuple[Machine, int]:
     """A bookie whose first journal file has newer copies than its second one; its next entry."""
     machine = started(replace(JOURNAL, journal_files=2))

@@ -54,6 +54,13 @@ MUTATIONS = [
         "a reader sees an entry that a power loss takes",
     ),
     Mutation(
+        "list_does_not_wait",
+        f"{STORAGE}/reading/answers.py",
+        "        is_durable = await durable is Code.OK\n",
+        "        is_durable = True\n",
+        "a worker deletes a mark because of an entry that a power loss takes away",
+    ),
+    Mutation(
         "forget_ignores_journal",
         f"{STORAGE}/drops.py",
         "            is_named = any(ledger_id in file.index for file in keeper.opened)\n",

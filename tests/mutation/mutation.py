@@ -83,8 +83,8 @@ SIMULATORS = {
     "transport": ("tests.sim.transport", "--schedules", "40", "--seed", "1"),
     "storage": ("tests.crash.schedules", "--schedules", "130", "--seed", "0"),
     "crash": pytest_of("tests/crash"),
-    "audits": ("tests.sim.auditor", "--schedules", "300"),
-    "copies": ("tests.sim.auditor", "--copies", "--schedules", "60"),
+    "audits": ("tests.sim.auditor", "--schedules", "300", "--seed", "0"),
+    "copies": ("tests.sim.auditor", "--copies", "--schedules", "60", "--seed", "0"),
     "loss": ("tests.sim.loss", "--schedules", "60", "--seed", "1"),
     "vacate": ("tests.sim.vacate", "--schedules", "100", "--seed", "0"),
     "service": ("tests.sim.service", "--schedules", "120", "--seed", "1"),
@@ -107,8 +107,12 @@ _LEADER_TESTS = (
 
 _AUDIT_TESTS = (
     (
+        f"{_UNIT}/autorecovery/test_auditor.py",
         f"{_UNIT}/autorecovery/test_audit_service.py",
         f"{_UNIT}/autorecovery/test_checks.py",
+        f"{_UNIT}/autorecovery/test_replica_rounds.py",
+        f"{_UNIT}/autorecovery/test_digest_copies.py",
+        f"{_UNIT}/autorecovery/test_accepted.py",
         f"{_UNIT}/autorecovery/test_copy_requests.py",
         f"{_UNIT}/autorecovery/test_index.py",
         f"{_UNIT}/autorecovery/test_losses.py",
@@ -133,7 +137,13 @@ _WORKER = Suite(
         ("tests/sim/healing",),
     ),
 )
-_PLACEMENT_TESTS = ((f"{_UNIT}/protocol/test_placement.py", "tests/properties/test_placement.py"),)
+_PLACEMENT_TESTS = (
+    (
+        f"{_UNIT}/protocol/test_placement.py",
+        f"{_UNIT}/protocol/test_absent_members.py",
+        "tests/properties/test_placement.py",
+    ),
+)
 _CONTRACT = "tests/contract"
 _REPLICATION = Suite(
     (),
@@ -281,6 +291,9 @@ SUITES = {
         (), (("tests/contract/test_metadata_clusters.py",),)
     ),
     "ledgerlog_spark/wire/ledger_loss": Suite((), (("tests/contract/test_accepted_losses.py",),)),
+    "ledgerlog_spark/autorecovery/": Suite(
+        (), ((f"{_UNIT}/autorecovery/test_composed.py", f"{_UNIT}/autorecovery/test_daemon.py"),)
+    ),
     "ledgerlog_spark/autorecovery/accepted": Suite(
         (), ((f"{_UNIT}/autorecovery/test_accepted.py",),)
     ),

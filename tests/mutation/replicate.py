@@ -145,9 +145,16 @@ _JOB = [
     Mutation(
         "a_deleted_ledger_stays_in_the_queue",
         JOB,
-        "return (yield from self._finish(JobOutcome.DELETED))",
+        "return (yield from self._finish(JobOutcome.DELETED, None))",
         'return JobOutcome.DELETED, ""',
         "marks of deleted ledgers stay for ever",
+    ),
+    Mutation(
+        "task_deleted_over_a_new_record",
+        JOB,
+        "self._finish(JobOutcome.HEALED, self._record.version)",
+        "self._finish(JobOutcome.HEALED, None)",
+        "a mark is deleted after a writer has replaced a bookie, whose old copies nobody checks",
     ),
     Mutation(
         "a_ledger_without_a_password_is_copied",

@@ -41,9 +41,16 @@ _MARKS = [
     Mutation(
         "mark_deleted_on_new_session",
         f"{STORES}/guarded.py",
-        "await tree.transact([*locks.checks(lock), znodes.DeleteNode(path, version)])",
-        "await tree.transact([znodes.DeleteNode(path, version)])",
+        "await tree.transact([*locks.checks(lock), *checks, deletion])",
+        "await tree.transact([*checks, deletion])",
         "a worker whose session ended deletes the mark that followed",
+    ),
+    Mutation(
+        "mark_deleted_over_a_new_record",
+        f"{STORES}/guarded.py",
+        "await tree.transact([*locks.checks(lock), *checks, deletion])",
+        "await tree.transact([*locks.checks(lock), deletion])",
+        "the deletion of a mark does not check the record",
     ),
     Mutation(
         "mark_deleted_at_a_number",
@@ -58,10 +65,10 @@ _MARKS = [
         """            if stat.version != version:
                 return False
             try:
-                await tree.transact([*locks.checks(lock), znodes.DeleteNode(path, version)])
+                deletion = znodes.DeleteNode(path, version)
 """,
         """            try:
-                await tree.transact([*locks.checks(lock), znodes.DeleteNode(path, None)])
+                deletion = znodes.DeleteNode(path, None)
 """,
         "a mark that was made during the work is deleted with the old one",
     ),

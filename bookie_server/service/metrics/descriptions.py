@@ -132,6 +132,29 @@ MEANINGS: Final = {
     "watches": "Watches of a last add confirmed that are open.",
     "watches_refused": "Watches that were refused because too many watches were open.",
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
+    "autorecovery_is_auditor": (
+        "1 while this bookie is the elected auditor. 0 on all bookies if an auditor of Apache or "
+        "of a daemon is elected, or if nobody is."
+    ),
+    "autorecovery_bookies_lost": (
+        "Bookies that are away, as the elected auditor sees them: they have a cookie, or a ledger "
+        "names them, and they are not registered. 0 on the other bookies. **Above 0: new entries "
+        "of some ledgers have fewer copies until the bookie is back or replaced.**"
+    ),
+    "autorecovery_jobs": "Ledgers that this bookie's replication worker is healing.",
+    "autorecovery_tasks_waiting": (
+        "Ledgers that wait for a replication worker, as this worker saw them when it last looked "
+        "at the queues. It looks at 1,000 ledgers of each queue at a time."
+    ),
+    "autorecovery_ledgers_healed": "Ledgers that this worker healed since the start.",
+    "autorecovery_jobs_failed": (
+        "Attempts of this worker since the start that did not heal their ledger."
+    ),
+    "autorecovery_members_replaced": (
+        "Bookies that this worker replaced in fragments of ledgers since the start."
+    ),
+    "autorecovery_entries_copied": "Entries that this worker copied since the start.",
+    "autorecovery_bytes_copied": "Bytes of the entries in `autorecovery_entries_copied`.",
     "repair_ledgers_left": (
         "Ledgers that the repair still has to try, because the bookie may have lost entries of "
         "them. 0 while nothing is in limbo."

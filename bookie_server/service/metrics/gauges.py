@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bookie_server.core.disk_use import DiskLevel
@@ -17,6 +18,20 @@ if TYPE_CHECKING:
     from bookie_server.service.grpc.service import BookieServicer
 
 
+OF_AUTO_RECOVERY = (
+    "is_auditor",
+    "bookies_lost",
+    "jobs",
+    "tasks_waiting",
+    "ledgers_healed",
+    "jobs_failed",
+    "members_replaced",
+    "entries_copied",
+    "bytes_copied",
+)
+"""The gauges of auto-recovery, which are 0 in a bookie without auto-recovery."""
+
+
 def bookie_gauges(
     view: BookieView,
     storage: BookieStorage,
@@ -26,9 +41,14 @@ def bookie_gauges(
     lanes: Lanes,
     repair: RepairProgress,
     log_lines_dropped: Callable[[], int],
+    auto_recovery: Callable[[], Mapping[str, float]],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
     directories = storage.directories
+
+    def of_auto_recovery(name: str) -> float:
+        return auto_recovery().get(name, 0)
+
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
@@ -52,6 +72,7 @@ def bookie_gauges(
         "watches_refused": lambda: servicer.watch_slots.refused,
         "watches_ended": lambda: servicer.watch_slots.ended,
         "log_lines_dropped": log_lines_dropped,
+        **{f"autorecovery_{one}": partial(of_auto_recovery, one) for one in OF_AUTO_RECOVERY},
         **repair_gauges(repair),
         **lane_gauges(lanes),
     }

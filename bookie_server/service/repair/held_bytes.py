@@ -39,4 +39,4 @@ class Digests:
         except WireFormatError:
             return False
         is_named = header[:2] == (self._ledger_id, entry_id)
-        return is_named and NO_ENTRY <= header.last_add_confirmed < entry_id
+        return is_named and header.last_add_confirmed >= NO_ENTRY

@@ -209,7 +209,8 @@ class ReadAnswers:
     async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the first and the last id of each stretch of a ledger's stored entries.
 
-        The stretches are in ascending order. Raise TooManyRangesError if there are more than
+        All these entries are durable: a worker deletes a mark after it has read the lists. The
+        stretches are in ascending order. Raise TooManyRangesError if there are more than
         `count_max` stretches. Raise StorageError if the ledger may have had more entries.
         """
         if self._denials.must_compare(ledger_id):
@@ -219,7 +220,10 @@ class ReadAnswers:
         if self._denials.code(ledger_id) is Code.IO_ERROR:
             raise unknown_entries(ledger_id)
         spans = await self._reader.held(ledger_id, count_max)
-        if self._denials.code(ledger_id) is Code.IO_ERROR:
+        durable: Future[Code] = self._shared.tasks.future()
+        self._when_safe(ledger_id, None, partial(resolve, durable))
+        is_durable = await durable is Code.OK
+        if not is_durable or self._denials.code(ledger_id) is Code.IO_ERROR:
             raise unknown_entries(ledger_id)
         return spans
 

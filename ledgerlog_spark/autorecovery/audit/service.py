@@ -100,6 +100,12 @@ class AuditService:
         self._copies = CopyRequests(transport, stores.registration.info, timeout_ms, accepted)
         self.is_elected = False
         self.holds_checks = False
+        self._auditor: Auditor | None = None
+
+    @property
+    def lost_bookies(self) -> tuple[str, ...]:
+        """The bookies that are lost, as the elected auditor sees them; () in other processes."""
+        return self._auditor.lost if self._auditor is not None else ()
 
     async def run(self) -> None:
         """Audit until this call is cancelled. A machine that failed is reported and replaced."""
@@ -127,6 +133,7 @@ class AuditService:
             if not candidacy.lost.is_set():
                 await self._elected(candidacy)
         finally:
+            self._auditor = None
             if self.is_elected:
                 self.is_elected = False
                 self._report("stepped_down", self._id)
@@ -138,7 +145,7 @@ class AuditService:
         position = await self._stores.times.position(Walk.LEDGERS)
         self.is_elected = True
         self._report("elected", self._id)
-        machine = Auditor(self._settings.auditor, position.ledger_id)
+        machine = self._auditor = Auditor(self._settings.auditor, position.ledger_id)
         requests = self._requests(lambda: candidacy.may_publish)
         host = self._host(machine, requests)
         async with self._running(host, requests, candidacy.lost):

@@ -226,6 +226,7 @@ class AuditStoreRequests:
             return m.CheckTimeRead(effect.request, is_read=False)
 
     async def _check_time(self, effect: m.ReadCheckTime) -> m.CheckTimeRead:
+        """Only the store's clock dates checks (AUTORECOVERY.md#N10)."""
         now_ms = self._stores.tree.clock.estimate_ms()
         if now_ms is None:  # this session has written nothing yet
             return m.CheckTimeRead(effect.request, is_read=False)

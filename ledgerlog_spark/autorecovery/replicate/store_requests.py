@@ -23,6 +23,7 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.replication.ports import BookieIdentity, HeldLock
 from ledgerlog_spark.metadata.stores import MetadataStores
+from ledgerlog_spark.metadata.tree import NodeOperation
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
 from ledgerlog_spark.protocol.ledger import messages as p
@@ -240,7 +241,10 @@ class StoreRequests:
             m.TaskQueue.HOLE: stores.holes.delete,
             m.TaskQueue.MOVE: stores.moves.delete,
         }
-        return await queues[self._queue](self._ledger_id, effect.version, self.lock)
+        checks: list[NodeOperation] = []
+        if effect.record is not None:
+            checks.append(stores.ledgers.unchanged(self._ledger_id, effect.record))
+        return await queues[self._queue](self._ledger_id, effect.version, self.lock, checks)
 
     async def _report(self, effect: m.ReportUnreadable) -> m.Reported:
         notes = self._stores.unreadable

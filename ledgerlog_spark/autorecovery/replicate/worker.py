@@ -378,6 +378,16 @@ class ReplicationWorker:
 
     # Progress.
 
+    @property
+    def jobs_count(self) -> int:
+        """Number of ledgers that are being healed."""
+        return len(self._jobs)
+
+    @property
+    def candidates_count(self) -> int:
+        """Number of tasks that the newest look at the queues found, and that have no job."""
+        return len(self._candidates)
+
     async def _report_for_ever(self) -> None:
         """Publish the progress every two seconds."""
         while True:

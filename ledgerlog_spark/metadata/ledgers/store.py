@@ -148,6 +148,10 @@ class LedgerStore:
             ledger_id=ledger_id,
         )
 
+    def unchanged(self, ledger_id: int, version: Version) -> znodes.NodeOperation:
+        """Return the check of a transaction that fails if the metadata has another version."""
+        return znodes.CheckNode(self.path(ledger_id), version)
+
     async def _replace_once(
         self,
         ledger_id: int,

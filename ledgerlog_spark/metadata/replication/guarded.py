@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 
 from ledgerlog_spark.errors import MetadataError, MetadataVersionError
 from ledgerlog_spark.metadata import tree as znodes
@@ -13,9 +14,14 @@ from ledgerlog_spark.model import Version
 
 
 async def delete_under_lock(
-    tree: znodes.ZnodeTree, locks: ReplicationLocks, path: str, version: Version, lock: HeldLock
+    tree: znodes.ZnodeTree,
+    locks: ReplicationLocks,
+    path: str,
+    version: Version,
+    lock: HeldLock,
+    checks: Sequence[znodes.NodeOperation] = (),
 ) -> bool:
-    """Delete a node at a version, if the session that took the lock still lives.
+    """Delete a node at a version, if the session that took the lock lives and `checks` succeed.
 
     After a lost answer, the deletion is repeated. The repetition checks the same session, so a new
     session deletes nothing. A node that is missing then counts as deleted by this call.
@@ -29,7 +35,8 @@ async def delete_under_lock(
             if stat.version != version:
                 return False
             try:
-                await tree.transact([*locks.checks(lock), znodes.DeleteNode(path, version)])
+                deletion = znodes.DeleteNode(path, version)
+                await tree.transact([*locks.checks(lock), *checks, deletion])
             except znodes.TransactionFailedError as failure:
                 if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
                     raise failure.cause from failure

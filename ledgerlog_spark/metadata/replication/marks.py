@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Collection
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Sequence
 
 from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.metadata import tree as znodes
@@ -68,7 +68,13 @@ class ReplicationMarks:
         mark = decoded(path, MarkData.decode, found.value)
         return Mark(ledger_id, mark.replicas, mark.created_ms, found.version)
 
-    async def delete(self, ledger_id: int, version: Version, lock: HeldLock) -> bool:
+    async def delete(
+        self,
+        ledger_id: int,
+        version: Version,
+        lock: HeldLock,
+        checks: Sequence[znodes.NodeOperation] = (),
+    ) -> bool:
         """Implements `MarkQueue.delete`."""
         if lock.ledger_id != ledger_id:
             raise LocalProtocolError(
@@ -77,7 +83,7 @@ class ReplicationMarks:
                 ledger_id=ledger_id,
             )
         path = self._root + mark_path(ledger_id)
-        if not await delete_under_lock(self._tree, self._locks, path, version, lock):
+        if not await delete_under_lock(self._tree, self._locks, path, version, lock, checks):
             return False
         directory = self._root + mark_directory(ledger_id)
         await remove_empty(self._tree, directory, self._root + MARKS)

@@ -7,7 +7,7 @@ no answer of the store is long.
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from typing import Generic, Protocol, Self, TypeVar
 
 from ledgerlog_spark.metadata import tree as znodes
@@ -78,13 +78,21 @@ class NodeNotes(Generic[Note]):
         """Implements `LedgerNotes.replace`."""
         return await write_node(self._tree, self._path(ledger_id), encode_note(note), version)
 
-    async def delete(self, ledger_id: int, version: Version, lock: HeldLock | None = None) -> bool:
+    async def delete(
+        self,
+        ledger_id: int,
+        version: Version,
+        lock: HeldLock | None = None,
+        checks: Sequence[znodes.NodeOperation] = (),
+    ) -> bool:
         """Implements `LedgerNotes.delete`."""
         path = self._path(ledger_id)
         if lock is None:
             is_deleted = await delete_unlocked(self._tree, path, version)
         else:
-            is_deleted = await delete_under_lock(self._tree, self._locks, path, version, lock)
+            is_deleted = await delete_under_lock(
+                self._tree, self._locks, path, version, lock, checks
+            )
         if is_deleted:
             await remove_empty(self._tree, znodes.parent_of(path), self._directory)
         return is_deleted

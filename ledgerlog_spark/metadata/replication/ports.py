@@ -103,12 +103,20 @@ class MarkQueue(Protocol):
     async def load(self, ledger_id: int) -> Mark | None:
         """The mark of a ledger; None if it has none."""
 
-    async def delete(self, ledger_id: int, version: Version, lock: HeldLock) -> bool:
+    async def delete(
+        self,
+        ledger_id: int,
+        version: Version,
+        lock: HeldLock,
+        checks: Sequence[NodeOperation] = (),
+    ) -> bool:
         """Delete the mark at a version, if the session that took `lock` still lives.
 
+        All `checks` must succeed too, such as that of `LedgerStore.unchanged`.
+
         Returns:
-            True if the mark is deleted. False if the mark has changed or does not exist, or if the
-            lock's session has ended. Then the worker abandons the ledger.
+            True if the mark is deleted. False if the mark has changed or does not exist, if the
+            lock's session has ended, or if a check failed. Then the worker abandons the ledger.
         """
         ...
 
@@ -140,12 +148,20 @@ class LedgerNotes(Protocol[Note]):
     async def replace(self, ledger_id: int, note: Note, version: Version) -> Version | None:
         """Replace the note at a version. Return the new version; None if it has changed."""
 
-    async def delete(self, ledger_id: int, version: Version, lock: HeldLock | None = None) -> bool:
-        """Delete the note at a version; with `lock`, only if the lock's session still lives.
+    async def delete(
+        self,
+        ledger_id: int,
+        version: Version,
+        lock: HeldLock | None = None,
+        checks: Sequence[NodeOperation] = (),
+    ) -> bool:
+        """Delete the note at a version; with `lock`, only if its session lives.
+
+        With `lock`, all `checks` must succeed too.
 
         Returns:
-            True if the note is deleted. False if it has changed or does not exist, or if the lock
-            has ended.
+            True if the note is deleted. False if it has changed or does not exist, if the lock has
+            ended, or if a check failed.
         """
         ...
 

@@ -15,6 +15,7 @@ from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.protocol.autorecovery.replicate.job import ReplicationSettings
 from tests.fixtures.patience import eventually
+from tests.fixtures.ports import free_port
 from tests.fixtures.replicas import Copies
 from tests.fixtures.stage import start_all
 
@@ -119,6 +120,7 @@ def test_bookies_heal_each_other(
     make_bookie: Callable[..., BookieProcess], service_uri: str
 ) -> None:
     bookies = five_bookies(make_bookie, autorecovery=True)
+    left = [one for name, one in bookies.items() if name != "b2"]
     closed, _ = written(service_uri)
 
     async def wait() -> None:
@@ -126,14 +128,22 @@ def test_bookies_heal_each_other(
         try:
             await stores.recovery_switch.set_lost_bookie_delay(0)
             bookies["b2"].kill()
+            await eventually(are_told)
             await eventually(lambda: is_healed(stores, closed, "b2"))
         finally:
             await stores.close()
 
+    async def are_told() -> bool:
+        lost = [one.metric("autorecovery_bookies_lost") for one in left]
+        return sorted(lost) == [0, 0, 0, 1]
+
     asyncio.run(wait())
+    assert sum(one.metric("autorecovery_is_auditor") for one in left) == 1
+    assert sum(one.metric("autorecovery_ledgers_healed") for one in left) >= len(closed) // 2
+    assert sum(one.metric("autorecovery_bytes_copied") for one in left) > 0
+    assert sum(one.metric("autorecovery_members_replaced") for one in left) > 0
     check_copies(service_uri, closed, bookies, seals=False)
-    logs = [one.log() for name, one in bookies.items() if name != "b2"]
-    assert any('"replicated"' in log for log in logs)
+    assert any('"replicated"' in one.log() for one in left)
 
 
 def five_bookies(
@@ -141,7 +151,9 @@ def five_bookies(
 ) -> dict[str, BookieProcess]:
     names = [f"b{n}" for n in range(5)]
     bookies = {
-        name: make_bookie(name, bookie_id=name, session_timeout_ms=2_000, **settings)
+        name: make_bookie(
+            name, bookie_id=name, session_timeout_ms=2_000, metrics_port=free_port(), **settings
+        )
         for name in names
     }
     start_all(bookies.values())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import resource
 import select
-import urllib.request
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -150,15 +149,6 @@ def test_silent_peers_lock_nobody_out_and_are_closed(make_bookie: MakeBookie) ->
             one.socket.close()
 
 
-def _value(bookie: BookieProcess, name: str) -> float:
-    url = f"http://127.0.0.1:{bookie.settings['metrics_port']}/metrics"
-    with urllib.request.urlopen(url, timeout=20) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith(f"ledgerlog_bookie_{name} "):
-                return float(line.split()[1])
-    raise AssertionError(f"no metric {name}")
-
-
 def test_frames_that_are_never_finished_hold_no_more_than_the_bound(
     small_bookie: BookieProcess,
 ) -> None:
@@ -170,10 +160,10 @@ def test_frames_that_are_never_finished_hold_no_more_than_the_bound(
         with small_bookie.peer() as peer:
             for entry_id in range(3):
                 assert peer.ask(add_frame(2, entry_id, bytes(60_000))).code is Code.OK
-                assert _value(small_bookie, "in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
+                assert small_bookie.metric("in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
             large = add_frame(2, 3, bytes(MEBIBYTE))
             assert peer.ask(large).code is Code.OK, "what does not move made room"
-        assert _value(small_bookie, "connections_swept_total") >= 1
+        assert small_bookie.metric("connections_swept_total") >= 1
         for hog in hogs:
             _wait_until_reset(hog)
     finally:
@@ -195,7 +185,7 @@ def test_answers_that_nobody_takes_hold_no_more_than_the_bound(small_bookie: Boo
                 assert peer.ask(encode_read(1, -1, fence_key=KEY)).code is Code.OK
                 assert peer.ask(add_frame(2, entry_id, bytes(60_000))).code is Code.OK
                 assert peer.ask(encode_read(2, entry_id)).code is Code.OK
-                assert _value(small_bookie, "in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
+                assert small_bookie.metric("in_flight_bytes") <= IN_FLIGHT_BYTES_MAX
     finally:
         for hog in hogs:
             hog.socket.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tests.sim.auditor.auditors import MARKS_BETWEEN_READS
 from tests.sim.auditor.store import US
 from tests.sim.checker import require
 
@@ -81,6 +82,11 @@ class AuditChecker:
         assert seen.state is not None
         require(seen.state.is_enabled, "N4", f"{auditor.name} marks, but read that it is disabled")
         seen.marks_since_read += 1
+        require(
+            seen.marks_since_read <= MARKS_BETWEEN_READS,
+            "N1",
+            f"{auditor.name} writes {seen.marks_since_read} marks after its last read",
+        )
         for name in effect.bookie_ids:
             self._check_lost(auditor, seen, effect.ledger_id, name)
             bookie = world.bookies.get(name)

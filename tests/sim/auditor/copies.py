@@ -298,7 +298,7 @@ class CheckProcess:
                 return self._verified(effect)
             case m.ReadCheckTime():
                 began_us, after = world.times.get(effect.kind, (None, -1))
-                elapsed_ms = None if began_us is None else (world.scheduler.now_us - began_us) // US
+                elapsed_ms = None if began_us is None else (self.clock_us() - began_us) // US
                 return m.CheckTimeRead(request, is_up, elapsed_ms, after)
             case m.WriteHole():
                 names = frozenset(one.bookie_id for one in effect.holes)
@@ -337,6 +337,10 @@ class CheckProcess:
         size_bytes = ENTRY_SIZE_BYTES * len(ids)
         world.count_read(size_bytes)
         return m.CopiesVerified(effect.request, ids[-1], absent, damaged, size_bytes=size_bytes)
+
+    def clock_us(self) -> int:
+        """The clock that dates checks: that of the store (LOGS.md#G12)."""
+        return self.world.scheduler.now_us
 
     def _store(self, effect: m.StoreCheckTime) -> None:
         if self.world.store.is_up:

@@ -23,7 +23,8 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import (
 )
 from ledgerlog_spark.protocol.autorecovery.audit.unknown import UnknownCopies, UnknownCopy
 from ledgerlog_spark.protocol.ledger.quorum import owns
-from tests.sim.auditor.store import Note, Queue
+from tests.sim.auditor.copies import WEEK_MS, CheckProcess
+from tests.sim.auditor.store import US, Note, Queue
 from tests.sim.handlers import replace
 from tests.sim.mutations import Mutation
 
@@ -53,6 +54,7 @@ def _add_once(self: Queue, ledger_id: int, bookie_ids: frozenset[str]) -> None:
 
 _add = Queue.add
 _next_page = MarkingWalk._next_page
+_write_marks = MarkingWalk._write_marks
 _handle = Auditor.handle
 _suspend = Auditor._suspend
 _decide = BookieLosses._decide
@@ -72,6 +74,11 @@ def _go_on_without_session(self: Auditor, event: Any) -> list[Any]:
 
 def _go_on_without_store(_self: Auditor) -> None:
     """Publish while the connection is lost."""
+
+
+def _mark_without_a_read(self: MarkingWalk, ripe: frozenset[str]) -> list[Any]:
+    self._marks_since_read = 0
+    return _write_marks(self, ripe)
 
 
 def _ripe_when_disabled(self: BookieLosses) -> frozenset[str]:
@@ -112,7 +119,12 @@ def _still_at_once(self: UnknownCopies, copy: UnknownCopy) -> bool:
     return True
 
 
+def _clock_of_a_host_that_is_behind(self: CheckProcess) -> int:
+    return self.world.scheduler.now_us - 10 * WEEK_MS * US
+
+
 MUTATIONS: dict[str, Mutation] = {
+    "marks_without_a_read": Mutation("N1", ((MarkingWalk, "_write_marks", _mark_without_a_read),)),
     "believes_empty_registration": Mutation("N3", ((BookieLosses, "_must_hold", _never_hold),)),
     "re_mark_is_silent": Mutation("N7", ((Queue, "add", _add_once),)),
     "index_is_truth": Mutation("N6", ((MarkingWalk, "_next_page", _end_after_proposals),)),
@@ -135,5 +147,8 @@ COPY_MUTATIONS: dict[str, Mutation] = {
     ),
     "unknown_is_missing": Mutation("N12", ((UnknownCopies, "still", _still_at_once),)),
     "digests_without_limit": Mutation("N13", ((DigestCheck, "_pay", _free_of_charge),)),
+    "host_clock_expires": Mutation(
+        "N10", ((CheckProcess, "clock_us", _clock_of_a_host_that_is_behind),)
+    ),
 }
 """Mistakes about copies."""

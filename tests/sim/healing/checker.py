@@ -3,12 +3,14 @@
 - HELD: a worker names a bookie only for entries that it holds durably.
 - WHOLE: a mark is deleted only if the ledger is deleted, or if each bookie of the mark holds its
   stripe or is no longer named.
+- LISTED: a bookie lists all entries that it acknowledged or listed. So what it lists is durable.
 - LOST: a worker reports an entry as lost only if no bookie of its write set holds it.
 - ENDED (the audit): in the end every entry has all its copies, and no mark is left.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ledgerlog_spark.model import LedgerMetadata, LedgerState
@@ -64,6 +66,20 @@ class HealingChecker(ReleaseChecker):
         self.fenced.pop(bookie, None)
         for holders in self.stored.values():
             holders.pop(bookie, None)
+
+    def listing(self, bookie: str) -> Callable[[frozenset[int]], None]:
+        """A bookie begins to list its entries. Return a function that checks the list."""
+        owed = frozenset(self._held.get(bookie, ()))
+        dropped = self.copies.released_at.get(bookie)
+
+        def check(listed: frozenset[int]) -> None:
+            if self.is_deleted or self.copies.released_at.get(bookie) != dropped:
+                return
+            missing = sorted(owed - listed)
+            require(not missing, "LISTED", f"{bookie} does not list {missing}")
+            self._held.setdefault(bookie, set()).update(listed)
+
+        return check
 
     def mark_deleted(self, worker: str, bookies: frozenset[str], lost: frozenset[str]) -> None:
         """Check a deleted mark. `lost`: the bookies that are away for a long time."""

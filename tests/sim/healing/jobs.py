@@ -210,6 +210,9 @@ class Job:
 
         def act(_: Session) -> bool:
             note = world.store.notes[self.kind].get(self.ledger_id)
+            record = world.store.records.get(self.ledger_id)
+            if effect.record not in (None, record and record.version):
+                return False
             is_deleted = world.store.delete_note(self.kind, self.ledger_id, effect.version)
             if is_deleted and note is not None and self.kind == "mark":
                 checker = world.checkers.of(self.ledger_id)
@@ -243,10 +246,14 @@ class Job:
         number, bookie = effect.request, self.world.bookies[effect.bookie_id]
 
         def serve(reply: Callable[[Any], None]) -> bool:
+            check = self.world.checkers.of(self.ledger_id).listing(effect.bookie_id)
+
             def listed(held: frozenset[int] | None) -> None:
                 if held is None:
                     reply(r.EntriesListed(number, Code.IO_ERROR))
                     return
+                if not bookie.is_weak:
+                    check(held | bookie.unlisted)
                 ranges = tuple((one, one) for one in sorted(held))
                 reply(r.EntriesListed(number, Code.OK, ranges))
 

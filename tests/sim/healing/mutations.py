@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ledgerlog_spark.model import Code, Fragment, LedgerMetadata
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Version
 from ledgerlog_spark.protocol.autorecovery.replicate import copying, job, messages, needs, ranges
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import CopyRun
 from ledgerlog_spark.protocol.autorecovery.replicate.job import LedgerReplication
@@ -131,6 +131,11 @@ def _no_floor(floor: int) -> messages.RecoverForCopies:
     return messages.RecoverForCopies(-1)
 
 
+def _any_record(version: Version, record: Version | None) -> messages.DeleteTask:
+    del record
+    return messages.DeleteTask(version, None)
+
+
 def _same_cookie(self: SimMetadataStore, identity: Identity) -> bool:
     """Compare only the version of the cookie."""
     found = self.token_of(identity.bookie_id)
@@ -158,6 +163,7 @@ MUTATIONS: dict[str, Mutation] = {
             (HealingWorld, "lost_session", lambda _self, _worker: None),
         ),
     ),
+    "task_deleted_over_a_new_record": Mutation("X1", ((job, "DeleteTask", _any_record),)),
     "copies_beyond_end": Mutation("X3", ((needs, "healable_fragments", _beyond_the_end),)),
     "swap_in_last_open": Mutation("X3", ((needs, "healable_fragments", _with_last),)),
     "repair_is_a_repeat": Mutation("X5", ((needs, "damaged_runs", _nothing_is_damaged),)),

@@ -177,6 +177,32 @@ def a_mark_of_another_time_is_not_deleted() -> HealingWorld:
     return finish(world)
 
 
+def a_record_changes_before_its_mark_is_deleted() -> HealingWorld:
+    """b2 returns without the first entries. A worker finds nothing to do in the open fragment.
+
+    Before it deletes the mark, the writer replaces b2. So b2 owes the first entries from now on.
+    """
+    world = healing_world()
+    hold(world, ("add", "w", "b2"), ("cas", "w", "zk"))
+    confirm(world, 3)
+    world.kill("b2")
+    world.run_for(30)
+    world.restart("b2")
+    mark(world)
+    first = healer(world)
+    world.sleep_ms = lambda _, effect: 60 if isinstance(effect, r.DeleteTask) else 0
+    job = first.work()
+    world.run_for(40)
+    require(bool(world.network.held), "SCRIPT", "the writer does not replace b2")
+    world.network.holds = []
+    world.network.release(matching("cas"))
+    world.run_for(120)
+    named = ensembles(world)
+    require(named[-1] == (3, ("b0", "b1", "b3")), "SCRIPT", f"named are {named}")
+    require_outcome(job, r.JobOutcome.CHANGED)
+    return finish(world)
+
+
 def entries_behind_the_end_are_left_over() -> HealingWorld:
     """A worker must not look for entries after the end, because no bookie owes them."""
     world = closed_world()

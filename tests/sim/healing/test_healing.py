@@ -18,6 +18,11 @@ COUNTEREXAMPLES = [
     (s.a_mark_of_another_time_is_not_deleted, "mark_deleted_on_new_session", "WHOLE"),
     (s.entries_behind_the_end_are_left_over, "copies_beyond_end", "ENDED"),
     (s.an_open_ledger_keeps_its_last_fragment, "swap_in_last_open", "L20"),
+    (
+        s.a_record_changes_before_its_mark_is_deleted,
+        "task_deleted_over_a_new_record",
+        "WHOLE",
+    ),
     (s.damage_is_written_again, "repair_is_a_repeat", "DAMAGE"),
     (s.a_list_is_younger_than_the_force, "list_before_force", "HELD"),
     (s.a_list_is_younger_than_the_force, "swap_before_durable", "HELD"),

@@ -53,7 +53,7 @@ class ReleaseChecker(LossChecker):
         super().__init__(marks, set())
         self.copies = ReleasedCopies()
         self._touchers = touchers
-        self._held: dict[str, set[int]] = {}  # entries acknowledged since the last drop
+        self._held: dict[str, set[int]] = {}  # acknowledged or listed since the last drop
 
     def released(self, bookie: str) -> Callable[[], None]:
         """Check that the record does not name a bookie that begins to drop the ledger.

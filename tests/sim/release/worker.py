@@ -17,7 +17,7 @@ from bookie_server.core.repair import ends_of, owed_of
 from bookie_server.core.requests import StoredAdd, StoredRead
 from ledgerlog_spark.model import Code, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.ledger.messages import MetadataOutcome
-from tests.sim.late_add import KEY
+from tests.sim.late_add import KEY, under_lac
 from tests.sim.network import Message
 
 if TYPE_CHECKING:
@@ -145,6 +145,8 @@ class Worker:
         self._request("read", source, lambda on: bookie.read(request, lambda *both: on(both)), read)
 
     def _store(self, stored: bytes, left: list[int]) -> None:
+        if self.is_apache:
+            stored = under_lac(stored, self.record.value.last_entry_id)
         add = StoredAdd(self.ledger_id, (left[0],), (len(stored),), stored, KEY, is_recovery=True)
         bookie = self.world.bookies[self.target]
 

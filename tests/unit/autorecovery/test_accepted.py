@@ -120,19 +120,21 @@ async def test_the_ledgers_with_losses_are_read_again_after_a_while(
     assert await entries.added_to(7, [(0, 1)]) == ((0, 2),)
 
 
-async def test_the_digest_check_finds_nothing_in_entries_that_were_given_up() -> None:
+@pytest.mark.parametrize("code", [Code.NO_ENTRY, Code.DIGEST_MISMATCH])
+async def test_the_digest_check_finds_nothing_in_entries_that_were_given_up(code: Code) -> None:
     stores = await stores_in_memory()
     await give_up(stores, 7, (5, 5))
 
     class Denies:
         def read_batch(self, *arguments: Any) -> None:
-            arguments[-1](Code.NO_ENTRY, [])
+            arguments[-1](code, [])
 
     denies: Any = Denies()
     requests = CopyRequests(denies, info_of, 1_000, AcceptedEntries(stores.accepted_losses))
     metadata = LedgerMetadata(Quorum(1, 1, 1), (Fragment(0, ("b1",)),))
     record = audit.LedgerRecord(7, metadata, Version(1, 0))
     found = [await requests._verify(audit.VerifyCopies(1, "b1", record, (n,))) for n in (4, 5)]
-    assert [(tuple(one.absent), one.verified) for one in found] == [((4,), 4), ((), 5)]
+    bad = [tuple(one.absent if code.is_absent else one.damaged) for one in found]
+    assert (bad, [one.verified for one in found]) == ([(4,), ()], [4, 5])
     await stores.tree.set(f"{stores.root}-losses/@ledgers/7", b"x", None)
     assert (await requests._verify(audit.VerifyCopies(1, "b1", record, (5,)))).is_unknown

@@ -20,6 +20,7 @@ from ledgerlog_spark.model import BookieInfo, Code
 from ledgerlog_spark.testing.bookie import MemoryStorage
 from ledgerlog_spark.testing.cluster import MemoryCluster, memory_metadata
 from ledgerlog_spark.testing.in_process import InProcessTransport
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 from ledgerlog_spark.wire.repair_notes import Hole, HoleKind, Move, MoveReason
 
 pytestmark = pytest.mark.virtual_time
@@ -264,6 +265,47 @@ async def test_a_successor_is_elected_after_the_session_of_the_auditor_ended() -
         lost = (await world.stores.ledgers.load(ledger_id)).value.last_fragment.ensemble[0]
         await world.cluster.stop_bookie(lost)
         await world.until(lambda: world.stores.marks.load(ledger_id))
+
+
+async def test_an_auditor_goes_on_after_an_outage_of_the_store() -> None:
+    async with audited() as world:
+        world.begin()
+        await world.until(lambda: _async(world.service.is_elected))
+        ledger_id = await world.ledger()
+        await asyncio.sleep(40)
+        tree = world.service._stores.tree
+        assert isinstance(tree, MemoryTree)
+        tree.disconnect()
+        await asyncio.sleep(5)
+        tree.connect()
+        await asyncio.sleep(5)
+        lost = (await world.stores.ledgers.load(ledger_id)).value.last_fragment.ensemble[0]
+        await world.cluster.stop_bookie(lost)
+        await world.until(lambda: world.stores.marks.load(ledger_id))
+        assert len(_elections(world)) == 1
+
+
+async def test_the_checks_end_with_the_session_of_their_lease() -> None:
+    async with audited() as world:
+        world.begin()
+        await world.until(lambda: _async(world.service.holds_checks))
+        world.service._stores.tree.expire_session()  # type: ignore[attr-defined]
+        await world.until(lambda: _async(_count(world, "checks_begin") == 2))
+
+
+async def test_a_process_that_ends_leaves_the_election() -> None:
+    async with audited() as world:
+        world.begin()
+        await world.until(lambda: _async(world.service.is_elected))
+        assert world.running is not None
+        world.running.cancel()
+        await asyncio.gather(world.running, return_exceptions=True)
+        assert await world.stores.auditor_election.current() is None
+        assert await world.stores.leases.holder(LEASE) is None
+
+
+def _count(world: Audited, event: str) -> int:
+    return [name for name, _ in world.reports].count(event)
 
 
 def _elections(world: Audited) -> list[Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -49,6 +50,26 @@ async def test_a_part_that_fails_is_reported_and_begins_again_and_the_others_go_
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)
     await stores.close()
+
+
+async def test_a_part_that_ran_for_long_begins_again_after_the_first_pause() -> None:
+    now_s = asyncio.get_running_loop().time
+    begun: list[float] = []
+    lasts = [0.0] * 5 + [composed.LONG_SECONDS]
+
+    async def run() -> None:
+        begun.append(now_s())
+        if len(begun) > len(lasts):
+            await asyncio.Event().wait()
+        await asyncio.sleep(lasts[len(begun) - 1])
+        raise KeyError("a defect")
+
+    running = asyncio.create_task(composed._for_ever("part", run, lambda *_: None))
+    await asyncio.sleep(composed.LONG_SECONDS + 100)
+    pauses = [round(two - one) for one, two in pairwise(begun)]
+    assert pauses == [1, 2, 4, 8, 16, composed.LONG_SECONDS + 1]
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -37,6 +38,7 @@ from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.transport.port import AddRun, ReadBatch, ReadEntry
 from ledgerlog_spark.wire.entry import EntryCodec
 from ledgerlog_spark.wire.repair_notes import Hole, Holes, Move, MoveReason, Moves
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -141,7 +143,7 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
         p.LoadMetadata(3, sync_first=True),
         m.ListRegistered(4),
         p.CasMetadata(6, METADATA.in_recovery(), record.version, (identity,)),
-        m.DeleteTask(task.version, 7),
+        m.DeleteTask(task.version, record.version, 7),
         m.ReportUnreadable(unreadable, 8),
         m.ReadFloor(9),
     ]
@@ -157,6 +159,36 @@ async def test_no_request_is_sent_in_another_session(job: Job, queue: m.TaskQueu
     assert (await performed(job.requests(), m.LoadTask(1))).task == task
 
 
+async def test_a_lock_of_another_session_is_not_released(job: Job) -> None:
+    """In the new session, another job of the same worker has the lock."""
+    before = job.requests()
+    assert (await performed(before, m.TakeLock(1))).is_mine
+    job.stores.tree.expire_session()  # type: ignore[attr-defined]
+    assert (await performed(job.requests(), m.TakeLock(2))).is_mine
+    await before.release()
+    assert await job.stores.replication_locks.holder(LEDGER) == "w"
+
+
+async def test_a_job_decides_by_what_a_sync_shows() -> None:
+    job = Job()
+    await job.prepare()
+    tree = memory_tree(job.stores)
+    other = memory_metadata(tree.nodes)
+    found = await other.ledgers.load(LEDGER)
+    tree.hold_reads()
+    await other.ledgers.write(LEDGER, METADATA.in_recovery(), found.version)
+    requests = job.requests()
+    loaded = await performed(requests, p.LoadMetadata(1, sync_first=True))
+    assert loaded.versioned.value.state is METADATA.in_recovery().state
+    await other.registration.register(BookieInfo("b4", "h-b4", 3181), read_only=True)
+    await other.registration.register(BookieInfo("b5", "h-b5", 3181))
+    registered = await performed(requests, m.ListRegistered(2))
+    assert set(registered.writable) == {"b0", "b1", "b3", "b5"}
+    assert registered.read_only == {"b4"}
+    await other.close()
+    await job.stores.close()
+
+
 @pytest.mark.parametrize("queue", list(m.TaskQueue))
 async def test_a_task_is_deleted_under_its_lock_and_once(job: Job, queue: m.TaskQueue) -> None:
     job.queue = queue
@@ -164,7 +196,11 @@ async def test_a_task_is_deleted_under_its_lock_and_once(job: Job, queue: m.Task
     task = (await performed(requests, m.LoadTask(1))).task
     assert (await performed(requests, m.TakeLock(2))).is_mine
     assert not (await performed(job.requests(), m.TakeLock(2))).is_mine
-    assert (await performed(requests, m.DeleteTask(task.version, 3))).is_deleted
+    record = (await performed(requests, p.LoadMetadata(3, sync_first=True))).versioned
+    older = replace(record.version, number=record.version.number + 1)
+    assert not (await performed(requests, m.DeleteTask(task.version, older, 3))).is_deleted
+    deletion = m.DeleteTask(task.version, record.version, 3)
+    assert (await performed(requests, deletion)).is_deleted
     await performed(requests, m.ReleaseLock(4))
     assert await job.stores.replication_locks.holder(LEDGER) is None
     found = await performed(job.requests(), m.LoadTask(1))
@@ -306,11 +342,11 @@ class Bookie:
 class Bookies:
     """The requests of a job to one bookie."""
 
-    def __init__(self) -> None:
+    def __init__(self, bytes_per_second_max: int = 0) -> None:
         self.log: list[tuple[str, Any]] = []
         self.usual, self.control = Bookie("usual", self.log), Bookie("control", self.log)
         self.counters = CopyCounters()
-        self.pace = CopyPace(0)
+        self.pace = CopyPace(bytes_per_second_max)
         unused: Any = None
         transport: Any = self.usual
         accepted: AcceptedEntries = unused
@@ -377,3 +413,13 @@ async def test_an_add_is_one_of_recovery_and_has_the_number_of_its_connection() 
     bookies.usual.added = (Code.READ_ONLY,)
     assert (await bookies(m.AddCopies("b3", copies, 4))).code is Code.READ_ONLY
     assert bookies.counters.entries_copied == 5
+
+
+async def test_copies_are_read_at_the_rate_of_the_worker() -> None:
+    """AUTORECOVERY.md#X11."""
+    size_bytes = sum(map(len, stored(3)))
+    bookies = Bookies(bytes_per_second_max=size_bytes)
+    began = asyncio.get_running_loop().time()
+    for _ in range(10):
+        await bookies(m.ReadCopies("b0", 0, 3, 1))
+    assert asyncio.get_running_loop().time() - began > 9

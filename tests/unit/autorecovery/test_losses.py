@@ -48,3 +48,73 @@ def test_each_storm_is_held_once_for_the_same_bookies() -> None:
     losses.wait_is_over()
     losses.observe(storm, ())
     assert losses.ripe == KNOWN - {"a", "b"}
+
+
+FOUR = frozenset("abcd")
+
+
+def lost_of_four(lost: str, writes: int = 0) -> ClusterState:
+    return ClusterState(FOUR - set(lost), FOUR, delay_ms=100, delay_writes=writes)
+
+
+def calm() -> BookieLosses:
+    """Return losses of four bookies after the hold that follows the election."""
+    losses = BookieLosses(10)
+    losses.observe(lost_of_four(""), ())
+    losses.wait_is_over()
+    losses.observe(lost_of_four(""), ())
+    assert losses.wait.kind is WaitKind.NONE
+    return losses
+
+
+def test_a_bookie_that_returned_during_a_hold_is_held_for_its_whole_time() -> None:
+    losses = calm()
+    for lost in ("ab", "bc", "ab"):
+        losses.observe(lost_of_four(lost), ())
+        assert losses.wait.kind is WaitKind.HOLD
+    losses.wait_is_over()
+    losses.observe(lost_of_four("ab"), ())
+    assert losses.ripe == frozenset()
+    assert losses.wait.kind is WaitKind.HOLD
+
+
+def test_a_bookie_that_returned_after_a_hold_is_held_again_in_the_next_storm() -> None:
+    losses = calm()
+    losses.observe(lost_of_four("ab"), ())
+    losses.wait_is_over()
+    losses.observe(lost_of_four("ab"), ())
+    assert losses.ripe == {"a", "b"}
+    losses.handled("ab")
+    losses.observe(lost_of_four("a"), ())
+    losses.observe(lost_of_four("ab"), ())
+    assert losses.wait.kind is WaitKind.HOLD
+
+
+def test_the_request_for_an_audit_ends_only_the_present_delay() -> None:
+    losses = calm()
+    losses.observe(lost_of_four("b"), ())
+    assert losses.wait.kind is WaitKind.DELAY
+    losses.observe(lost_of_four("b", writes=1), ())
+    assert losses.ripe == {"b"}
+    losses.observe(lost_of_four("", writes=1), ())
+    losses.observe(lost_of_four("b", writes=1), ())
+    assert losses.ripe == frozenset()
+    assert losses.wait.kind is WaitKind.DELAY
+
+
+def test_a_bookie_that_returned_during_its_walk_is_no_loss() -> None:
+    losses = calm()
+    losses.handled("b")
+    assert losses.lost == ()
+
+
+def test_the_request_for_an_audit_marks_handled_losses_again() -> None:
+    losses = calm()
+    losses.observe(lost_of_four("b", writes=1), ())
+    losses.observe(lost_of_four("b", writes=2), ())
+    assert losses.ripe == {"b"}
+    losses.handled("b")
+    assert losses.ripe == frozenset()
+    losses.observe(lost_of_four("b", writes=3), ())
+    assert losses.ripe == {"b"}
+    assert losses.take_wanted_walk()

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
-from ledgerlog_spark.protocol.autorecovery.audit.messages import PlacesRead
-from ledgerlog_spark.protocol.autorecovery.audit.placements import misplaced_in, misplaced_of
+from ledgerlog_spark.protocol.autorecovery.audit.messages import (
+    CheckEnded,
+    CheckKind,
+    LedgerRecord,
+    PlacesRead,
+    ReadPlaces,
+    StoreCheckTime,
+    WriteMove,
+)
+from ledgerlog_spark.protocol.autorecovery.audit.placements import (
+    ANSWERS_MAX,
+    PlacementCheck,
+    PlacementSettings,
+    misplaced_in,
+    misplaced_of,
+)
+from ledgerlog_spark.protocol.ledger.messages import StartTimer
 from ledgerlog_spark.protocol.placement.places import BookieMap, BookiePlace
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
+from tests.unit.autorecovery.check_player import Played, record
 
 THREE = Quorum(3, 3, 2)
 
@@ -62,3 +81,50 @@ def test_only_fragments_with_confirmed_entries_count_and_answers_are_kept() -> N
     assert misplaced_in(closed, spread, answers) == ("b",)
     empty = LedgerMetadata(THREE, fragments[:1], LedgerState.CLOSED)
     assert misplaced_in(empty, spread, answers) == ()
+
+
+def test_more_racks_than_the_policy_requires_are_no_gain() -> None:
+    """Two copies are on one host, and so would be two copies after each move."""
+    spread = places("1", "1", "2", "2", racks="xxyz")
+    soft = replace(spread, policy=PlacementPolicy(allow_same_host=True))
+    assert misplaced_of(THREE, ("a", "b", "c"), soft) is None
+
+
+def check_of(*ledgers: LedgerRecord, **values: Any) -> Played:
+    played = Played(PlacementCheck(), *ledgers)
+    spread = places("1", "1", "2", "3")
+    played.places = lambda request: replace(spread, request=request)
+    for name, value in values.items():
+        setattr(played, name, value)
+    return played
+
+
+def test_a_check_queues_a_move_and_stores_its_time() -> None:
+    played = check_of(record(1), record(2, names="acd"))
+    ended = played.run(CheckEnded)
+    assert (ended.ledgers, ended.holes) == (2, 1)
+    ((ledger_id, names),) = [(one.ledger_id, one.bookie_ids) for one in played.seen_of(WriteMove)]
+    assert (ledger_id, names) == (1, ("b",))
+    assert played.seen_of(StoreCheckTime) == [StoreCheckTime(CheckKind.PLACEMENT, 2, True)]
+
+
+def test_a_check_is_due_only_after_its_interval() -> None:
+    played = check_of(record(1), elapsed_ms=PlacementSettings().interval_ms - 1)
+    played.run(StartTimer, times=3)
+    assert not played.seen_of(ReadPlaces)
+    played.elapsed_ms = PlacementSettings().interval_ms
+    assert played.run(CheckEnded).ledgers == 1
+
+
+def test_a_check_that_cannot_read_the_places_is_not_done() -> None:
+    played = check_of(record(1), places=lambda request: PlacesRead(request, is_read=False))
+    played.run(StartTimer, times=3)
+    assert played.seen_of(ReadPlaces)
+    assert not [*played.seen_of(StoreCheckTime), *played.seen_of(CheckEnded)]
+
+
+def test_the_answers_that_a_check_keeps_are_bounded() -> None:
+    spread = places("1", "1", "2", "3")
+    answers = {(THREE, (str(number),)): None for number in range(ANSWERS_MAX)}
+    assert misplaced_in(record(1).metadata, spread, answers) == ("b",)  # type: ignore[arg-type]
+    assert len(answers) == 1

@@ -11,10 +11,13 @@ from ledgerlog_spark.autorecovery.audit.service import stores_of
 from ledgerlog_spark.autorecovery.audit.store_requests import AuditStoreRequests
 from ledgerlog_spark.client.bookies import BookieChoice
 from ledgerlog_spark.errors import LedgerLogError
+from ledgerlog_spark.metadata.replication.ports import Check, Walk
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.protocol.autorecovery.audit import messages as m
 from ledgerlog_spark.testing.cluster import memory_metadata
+from ledgerlog_spark.testing.memory.nodes import MemoryNodes
+from ledgerlog_spark.testing.memory.tree import MemoryTree
 
 METADATA = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ("a", "b", "c")),), token=1)
 
@@ -144,6 +147,60 @@ async def test_the_position_of_the_digest_check_is_stored_with_its_begin(made: M
     last = await made(m.ReadCheckTime(3, kind))
     assert last.after == -1
     assert last.elapsed_ms is not None
+
+
+async def test_only_the_clock_of_the_store_dates_the_checks() -> None:
+    """The store's clock is far behind that of this machine."""
+    now_ms = [1_000_000]
+    stores = memory_metadata(MemoryNodes(lambda: now_ms[0]))
+    await stores.initialize()
+    made = Made(stores)
+
+    async def elapsed_ms(kind: m.CheckKind) -> int | None:
+        now_ms[0] += 5
+        elapsed: int | None = (await made(m.ReadCheckTime(1, kind))).elapsed_ms
+        return elapsed
+
+    for kind in (m.CheckKind.REPLICAS, m.CheckKind.PLACEMENT):
+        await made(m.StoreCheckTime(kind, 9, is_complete=True))
+        assert await elapsed_ms(kind) == 5
+    digests = m.CheckKind.DIGESTS
+    assert await elapsed_ms(digests) is None
+    await made(m.StoreCheckTime(digests, 7))
+    assert await elapsed_ms(digests) == 5
+    made = Made(stores)  # a successor, which continues the check
+    assert await elapsed_ms(digests) == 10
+    await made(m.StoreCheckTime(digests, 8))
+    assert await elapsed_ms(digests) == 15, "the begin of a check that is continued is the same"
+    await stores.close()
+
+
+async def test_positions_are_stored_only_while_they_may_be(made: Made) -> None:
+    await made.stores.ledgers.create(1, METADATA)
+    for may_write, position in ((False, -1), (True, 5)):
+        made.may_write = may_write
+        await made(m.StorePosition(5))
+        await made(m.StoreCheckTime(m.CheckKind.DIGESTS, 5))
+        await made(m.StoreCheckTime(m.CheckKind.REPLICAS, 5, is_complete=True))
+        times = made.stores.check_times
+        for walk in (Walk.LEDGERS, Walk.DIGESTS):
+            assert (await times.position(walk)).ledger_id == position
+        assert (await times.time_ms(Check.REPLICAS) is not None) == may_write
+
+
+async def test_records_are_loaded_after_a_sync() -> None:
+    nodes = MemoryNodes()
+    stores, other = memory_metadata(nodes), memory_metadata(nodes)
+    await stores.initialize()
+    created = await other.ledgers.create(1, METADATA)
+    made = Made(stores)
+    assert isinstance(stores.tree, MemoryTree)
+    stores.tree.hold_reads()
+    await other.ledgers.write(1, METADATA.in_recovery(), created.version)
+    (loaded,) = (await made(m.LoadRecords(1, (1,)))).records
+    assert loaded.metadata.state is METADATA.in_recovery().state
+    await stores.close()
+    await other.close()
 
 
 async def test_an_error_of_the_store_is_reported_and_answered(made: Made) -> None:

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from ledgerlog_spark.autorecovery.vacate.runner import UNREADABLE, VacationRunner, remove_moves
 from ledgerlog_spark.autorecovery.vacate.survey import holdings, surroundings
-from ledgerlog_spark.autorecovery.vacate.vacations import run_vacations
-from ledgerlog_spark.errors import MetadataUnavailableError, MetadataUnknownError
+from ledgerlog_spark.autorecovery.vacate.vacations import LEASE, run_vacations
+from ledgerlog_spark.errors import (
+    MetadataFormatError,
+    MetadataUnavailableError,
+    MetadataUnknownError,
+)
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import BookieInfo, Fragment, LedgerMetadata, Quorum
-from ledgerlog_spark.protocol.autorecovery.vacate.messages import VacationEnd
+from ledgerlog_spark.protocol.autorecovery.vacate.messages import (
+    LoadVacation,
+    Retire,
+    VacationEnd,
+    VacationOutcome,
+    WalkLedgers,
+    WriteVacation,
+)
 from ledgerlog_spark.protocol.autorecovery.vacate.share import is_named
 from ledgerlog_spark.testing.cluster import memory_metadata
 from ledgerlog_spark.wire.repair_notes import (
@@ -24,6 +36,7 @@ from ledgerlog_spark.wire.repair_notes import (
     VacationKind,
     VacationPhase,
 )
+from tests.fixtures.metadata_worlds import memory_tree
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Collection
@@ -255,3 +268,82 @@ async def test_a_survey_has_the_figures_of_the_cluster(stores: MetadataStores) -
     await stores.vacations.write("b2", Vacation(VacationKind.DRAIN, VacationPhase.DRAINING), None)
     around = await surroundings(stores, "b0")
     assert (around.is_enabled, around.others) == (False, ("b2",))
+
+
+async def test_a_vacation_does_not_begin_if_a_ledger_may_name_the_bookie(
+    stores: MetadataStores,
+) -> None:
+    found = await stores.tree.get(stores.ledgers.path(1))
+    await stores.tree.set(stores.ledgers.path(1), b"damaged", found.version)
+    with pytest.raises(MetadataFormatError):
+        await holdings(stores, "b0")
+
+
+@pytest.fixture
+async def other(stores: MetadataStores) -> AsyncIterator[MetadataStores]:
+    """Another session of the same cluster."""
+    made = memory_metadata(memory_tree(stores).nodes)
+    yield made
+    await made.close()
+
+
+async def test_a_walk_shows_what_was_written_before_it(
+    stores: MetadataStores, other: MetadataStores
+) -> None:
+    """AUTORECOVERY.md#Y6."""
+    await stores.ledgers.load(0)
+    memory_tree(stores).hold_reads()
+    await other.ledgers.create(9, closed("b0", "b1", "b2"))
+    walked: Any = await VacationRunner(stores, "b0")._walk(WalkLedgers(1, -1, sync_first=True))
+    assert [ledger_id for ledger_id, _ in walked.ledgers] == [0, 1, 2, 9]
+
+
+async def test_a_vacation_that_another_process_wrote_is_a_conflict(
+    stores: MetadataStores, other: MetadataStores
+) -> None:
+    """AUTORECOVERY.md#Y7."""
+    await begin(stores)
+    runner = VacationRunner(stores, "b0")
+    loaded: Any = await runner._load(LoadVacation(1))
+    returned = replace(await state(other), returns=1)
+    await other.vacations.write("b0", returned, loaded.found.version)
+    for kind in (WriteVacation, Retire):
+        effect = kind(2, loaded.found.value, loaded.found.version)
+        written: Any = await runner._performers[kind](effect)
+        assert written.outcome is VacationOutcome.CONFLICT
+    assert (await state(stores)).returns == 1
+    assert await stores.registration.read_cookie("b0") is not None
+
+
+async def test_vacations_run_only_in_the_process_that_has_the_lease(
+    stores: MetadataStores, other: MetadataStores
+) -> None:
+    assert await other.leases.acquire(LEASE, {"id": "other"})
+    await begin(stores)
+    running = asyncio.ensure_future(run_vacations("daemon", stores))
+    await asyncio.sleep(60)
+    assert (await state(stores)).phase is VacationPhase.DRAINING
+    await other.leases.release(LEASE)
+    await asyncio.sleep(30)
+    assert (await state(stores)).phase is VacationPhase.VACATING
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+
+
+async def test_vacations_go_on_after_an_error_of_the_store(
+    stores: MetadataStores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begin(stores)
+    read, failures = stores.vacations.all, iter([MetadataUnavailableError("not now")])
+
+    async def failing() -> Any:
+        for error in failures:
+            raise error
+        return await read()
+
+    monkeypatch.setattr(stores.vacations, "all", failing)
+    running = asyncio.ensure_future(run_vacations("daemon", stores))
+    await asyncio.sleep(60)
+    assert (await state(stores)).phase is VacationPhase.VACATING
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from ledgerlog_spark.autorecovery.replicate import worker as module
+from ledgerlog_spark.autorecovery.replicate.quiet import LEDGERS_MAX, QuietLedgers
 from ledgerlog_spark.autorecovery.replicate.worker import (
     POLL_SECONDS,
     ReplicationWorker,
@@ -284,3 +285,97 @@ async def test_a_new_bookie_makes_failed_ledgers_due(host: Host) -> None:
         await host.stores.registration.register(info)
         await asyncio.sleep(1)
         assert sum(host.outcomes().values()) > before
+
+
+async def test_the_third_failure_is_noted_until_the_ledger_is_healed(host: Host) -> None:
+    """AUTORECOVERY.md#X12: it is tried at once, after 5 s and after 15 s."""
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    async with host.running():
+        await asyncio.sleep(9)
+        assert host.outcomes()[JobOutcome.NO_SPARE] == 2
+        assert await host.stores.attempts.load(7) is None
+        await asyncio.sleep(9)
+        assert host.outcomes()[JobOutcome.NO_SPARE] == 3
+        note = await host.stores.attempts.load(7)
+        assert note is not None
+        assert (note.value.count, note.value.refusal) == (3, "no_spare")
+        record = await host.stores.ledgers.load(7)
+        empty = LedgerMetadata(Quorum(2, 2, 1), (Fragment(0, ("b0", "b1")),), has_password=True)
+        empty = empty.closed(last_entry_id=-1, length=0)
+        await host.stores.ledgers.write(7, empty, record.version)
+        await asyncio.sleep(30)
+        assert host.outcomes()[JobOutcome.HEALED] == 1
+        assert await host.stores.attempts.load(7) is None
+
+
+async def test_queues_are_walked_only_after_a_change_or_a_pause(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for ledger_id in range(10):
+        await host.stores.ledgers.create(ledger_id, CLOSED)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    walk, walks = host.stores.marks.walk, 0
+
+    def counted(*args: Any) -> Any:
+        nonlocal walks
+        walks += 1
+        return walk(*args)
+
+    monkeypatch.setattr(host.stores.marks, "walk", counted)
+    async with host.running(jobs_max=1):
+        await asyncio.sleep(POLL_SECONDS - 1)
+    assert sum(host.outcomes().values()) >= 20
+    assert walks <= 3
+
+
+async def test_the_number_of_jobs_is_bounded(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "JOBS_OPEN_MAX", 3)
+    open_ledger = replace(CLOSED, state=LedgerState.OPEN, last_entry_id=-1, length=0)
+    for ledger_id in range(5):
+        await host.stores.ledgers.create(ledger_id, open_ledger)
+        await host.stores.marks.mark(ledger_id, ["b2"])
+    async with host.running(jobs_max=2) as worker:
+        await asyncio.sleep(20)
+        assert len(worker.progress().tasks) == 3
+
+
+async def test_a_disabled_worker_begins_no_job(host: Host) -> None:
+    await host.stores.recovery_switch.disable()
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    async with host.running() as worker:
+        await asyncio.sleep(60)
+        assert (worker.progress().state, host.outcomes()) == ("disabled", Counter())
+        await host.stores.recovery_switch.enable()
+        await asyncio.sleep(1)
+        assert host.outcomes()[JobOutcome.NO_SPARE] == 1
+
+
+async def test_a_ledger_that_another_worker_heals_is_not_reported(
+    host: Host, other: MetadataStores
+) -> None:
+    await host.stores.ledgers.create(7, CLOSED)
+    await host.stores.marks.mark(7, ["b2"])
+    assert await other.replication_locks.acquire(7, "other") is not None
+    async with host.running():
+        await asyncio.sleep(60)
+    assert host.events == []
+
+
+async def test_the_rate_is_that_since_the_last_report(host: Host) -> None:
+    worker = host.worker()
+    worker.progress()
+    for copied, rate in ((3_000, 1_500), (0, 0), (500, 250)):
+        worker.counters.bytes_copied += copied
+        await asyncio.sleep(2)
+        assert worker.progress().bytes_per_second == rate
+
+
+def test_the_ledgers_whose_last_entries_are_remembered_are_bounded() -> None:
+    quiet = QuietLedgers()
+    for ledger_id in range(LEDGERS_MAX + 5):
+        quiet.measure(ledger_id, 0, 0.0)
+    assert len(quiet._seen) == LEDGERS_MAX
+    assert quiet.measure(LEDGERS_MAX, 0, 7.0) == 7
+    assert quiet.measure(0, 0, 7.0) == 0, "forgotten"

@@ -62,3 +62,12 @@ def test_a_rule_of_placement_is_not_broken_by_an_absent_bookie() -> None:
     )
     assert isinstance(found, Unplaceable)
     assert found.missing == "hosts"
+
+
+def test_a_bookie_that_is_listed_twice_is_one_bookie() -> None:
+    assert set(placed("b0", "b0", "b1", absent=("b3",)) or ()) == {"b0", "b1", "b3"}
+
+
+def test_too_few_absent_bookies_do_not_count_as_available() -> None:
+    found = place_new(Quorum(5, 3, 1), ("b0", "b1"), ("b3",), BookieMap(), PlacementPolicy())
+    assert found == Unplaceable("bookies", 5, 2)

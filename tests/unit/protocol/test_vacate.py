@@ -11,7 +11,7 @@ import pytest
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Quorum, Version, Versioned
 from ledgerlog_spark.protocol.autorecovery.vacate import messages as m
 from ledgerlog_spark.protocol.autorecovery.vacate import refusals as r
-from ledgerlog_spark.protocol.autorecovery.vacate.departure import Departure
+from ledgerlog_spark.protocol.autorecovery.vacate.departure import BLOCKED_MAX, Departure
 from ledgerlog_spark.protocol.autorecovery.vacate.share import bytes_on, is_named
 from ledgerlog_spark.protocol.autorecovery.vacate.speed import SAMPLES_MAX, Speed
 from ledgerlog_spark.protocol.autorecovery.vacate.vacating import Vacating, VacatingPhase
@@ -289,6 +289,101 @@ def test_a_request_that_failed_is_followed_by_a_pause() -> None:
     assert driver.is_in(VacatingPhase.WALKING)
 
 
+def test_the_quiet_time_of_an_earlier_registration_does_not_count() -> None:
+    """AUTORECOVERY.md#Y6."""
+    driver = Driver()
+    driver.loads()
+    driver.sees()
+    earlier = driver.quiet
+    assert earlier is not None
+    driver.walks(OTHER)
+    driver.writes()
+    driver.pauses()
+    driver.loads()
+    driver.sees(registration=2)
+    driver.effects = [e for e in driver.effects if e is not driver.quiet]
+    assert driver.machine.handle(m.PauseOver(earlier.request)) == []
+    driver.pauses()
+    driver.loads()
+    driver.sees(registration=2)
+    assert driver.is_in(VacatingPhase.PAUSING)
+    driver.becomes_quiet()
+    driver.pauses()
+    driver.loads()
+    driver.sees(registration=2)
+    assert driver.is_in(VacatingPhase.WALKING)
+
+
+def walk_once(driver: Driver, page: list[tuple[int, LedgerMetadata]], *unreadable: int) -> None:
+    """Answer a walk with one page, and queue its moves."""
+    request = one(driver.effects, m.WalkLedgers).request
+    walked = m.LedgersWalked(request, page, is_last=True, unreadable=unreadable)
+    driver.effects = driver.machine.handle(walked)
+    moves = one(driver.effects, m.QueueMoves)
+    driver.queued += moves.ledger_ids
+    driver.effects = driver.machine.handle(m.MovesQueued(moves.request))
+
+
+def test_the_ledgers_that_a_vacation_names_are_bounded_and_all_are_counted() -> None:
+    driver = Driver()
+    driver.loads()
+    driver.sees()
+    more = BLOCKED_MAX + 5
+    walk_once(driver, [(number, OPEN) for number in range(more)], *range(100, 100 + more))
+    assert len(driver.queued) == 2 * more
+    driver.writes()
+    assert driver.node is not None
+    noted = driver.node.value
+    assert noted.blocked == tuple(range(BLOCKED_MAX))
+    assert noted.unreadable == tuple(range(100, 100 + BLOCKED_MAX))
+    assert (noted.blocked_count, noted.ledgers_left) == (2 * more, 2 * more)
+
+
+def test_a_ledger_that_cannot_be_read_prevents_the_end() -> None:
+    """AUTORECOVERY.md#Y6: it may name the bookie."""
+    driver = Driver()
+    driver.walks_until_quiet()
+    driver.loads()
+    driver.sees()
+    walk_once(driver, [(1, OTHER)], 7)
+    driver.writes()
+    assert driver.node is not None
+    assert driver.node.value.ledgers_left == 1
+    assert driver.is_in(VacatingPhase.PAUSING)
+
+
+def test_moves_of_other_bookies_do_not_count() -> None:
+    driver = Driver()
+    driver.loads()
+    driver.sees()
+    driver.walks(CLOSED)
+    driver.writes()
+    driver.pauses()
+    driver.loads()
+    driver.sees()
+    driver.counts(9)
+    assert driver.is_in(VacatingPhase.PAUSING), "one ledger is left, as before"
+
+
+@pytest.mark.parametrize("outcome", [m.VacationOutcome.CONFLICT, m.VacationOutcome.UNKNOWN])
+def test_a_vacation_whose_end_was_not_written_goes_on(outcome: m.VacationOutcome) -> None:
+    """AUTORECOVERY.md#Y7."""
+    driver = Driver(Departure(deletes_cookie=True))
+    driver.walks_until_quiet()
+    driver.loads()
+    driver.sees()
+    driver.walks(OTHER)
+    driver.writes()
+    driver.loads()
+    driver.sees()
+    request = one(driver.effects, m.Retire).request
+    driver.effects = driver.machine.handle(m.VacationWritten(request, outcome))
+    driver.pauses()
+    driver.loads()
+    driver.sees()
+    assert driver.is_in(VacatingPhase.WALKING)
+
+
 def test_the_share_of_a_bookie_counts_its_fragments_and_stripes() -> None:
     striped = LedgerMetadata(
         Quorum(4, 2, 2),
@@ -308,6 +403,8 @@ def test_a_fragment_beyond_the_end_names_its_bookie_and_has_no_bytes() -> None:
     ).closed(last_entry_id=9, length=900)
     assert is_named(metadata, "b3")
     assert (bytes_on(metadata, "b3"), bytes_on(metadata, "b0")) == (0, 900)
+    later = replace(metadata, fragments=(metadata.fragments[0], Fragment(12, ("b3", "b1", "b2"))))
+    assert (bytes_on(later, "b3"), bytes_on(later, "b0"), bytes_on(later, "b1")) == (0, 900, 900)
     empty = OPEN.closed(last_entry_id=-1, length=0)
     assert (is_named(empty, "b0"), bytes_on(empty, "b0")) == (True, 0)
 
@@ -337,6 +434,16 @@ def held(*ledgers: LedgerMetadata) -> r.Holdings:
 def test_a_vacation_that_can_begin_has_no_refusal() -> None:
     assert r.refusals(held(CLOSED, OPEN, OTHER), around(), is_recovery=False) == []
     assert (held(CLOSED, OPEN, OTHER).ledgers, held(CLOSED, OPEN).open_ledgers) == (2, 1)
+
+
+def test_the_ensembles_of_a_survey_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(r, "ENSEMBLES_MAX", 2)
+    found = r.Holdings("b0")
+    for name in ("b1", "b2", "b3", "b1"):
+        fragment = Fragment(0, ("b0", name, "b9"))
+        found.add(LedgerMetadata(THREE, (fragment,)).closed(last_entry_id=9, length=10))
+    assert (found.ledgers, found.size_bytes) == (4, 40)
+    assert list(found.shapes.values()) == [2, 1]
 
 
 @pytest.mark.parametrize(

@@ -94,17 +94,31 @@ def test_entries_of_another_place_or_cut_short_are_no_prefix(
     assert list(cut_later.payloads) == payloads[:2]
 
 
+def third_entry(**fields: int) -> bytes:
+    numbers = {"ledger_id": LEDGER_ID, "entry_id": FIRST + 2, "last_add_confirmed": 0, "length": 99}
+    header = Struct(">qqqq").pack(*{**numbers, **fields}.values())
+    return header + crc32c(ALIKE[2], crc32c(header)).to_bytes(4, "big") + ALIKE[2]
+
+
+def test_a_copy_of_apaches_worker_has_a_larger_last_add_confirmed() -> None:
+    """It writes the ledger's LAC of its time into the header (docs/INTEROP.md)."""
+    codec = EntryCodec(DigestType.CRC32C)
+    entries = stored(codec, ALIKE)
+    entries[2] = third_entry(last_add_confirmed=FIRST + 1_000)
+    columns = codec.decode_prefix(entries, LEDGER_ID, FIRST)
+    assert columns is not None
+    assert list(columns.payloads) == ALIKE
+    assert codec.decode(entries[2], LEDGER_ID, FIRST + 2).last_add_confirmed == FIRST + 1_000
+
+
 @pytest.mark.parametrize("field", ["last_add_confirmed", "length"])
 def test_a_header_that_makes_no_sense_ends_the_prefix_though_its_digest_is_right(
     field: str,
 ) -> None:
     codec = EntryCodec(DigestType.CRC32C)
     entries = stored(codec, ALIKE)
-    wrong = {"last_add_confirmed": FIRST + 2, "length": len(ALIKE[2]) - 1}[field]
-    numbers = {"ledger_id": LEDGER_ID, "entry_id": FIRST + 2, "last_add_confirmed": 0, "length": 99}
-    header = Struct(">qqqq").pack(*{**numbers, field: wrong}.values())
-    digest = crc32c(ALIKE[2], crc32c(header)).to_bytes(4, "big")
-    entries[2] = header + digest + ALIKE[2]
+    wrong = {"last_add_confirmed": -2, "length": len(ALIKE[2]) - 1}[field]
+    entries[2] = third_entry(**{field: wrong})
     columns = codec.decode_prefix(entries, LEDGER_ID, FIRST)
     assert columns is not None
     assert list(columns.payloads) == ALIKE[:2]

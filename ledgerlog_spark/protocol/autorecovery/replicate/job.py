@@ -12,6 +12,7 @@ from ledgerlog_spark.model import (
     LedgerMetadata,
     LedgerState,
     Quorum,
+    Version,
     Versioned,
 )
 from ledgerlog_spark.protocol.autorecovery.replicate.copying import (
@@ -190,7 +191,7 @@ class LedgerReplication:
         fruitless = 0
         for _ in range(self._settings.passes_max):
             if not (yield from self._load()):
-                return (yield from self._finish(JobOutcome.DELETED))
+                return (yield from self._finish(JobOutcome.DELETED, None))
             needs = yield from self._look()
             self._unreadable = []
             replaced_before, failed = self._replaced, None
@@ -204,7 +205,7 @@ class LedgerReplication:
             elif needs.waits_for:
                 return JobOutcome.WAITING, needs.reason
             else:
-                return (yield from self._finish(JobOutcome.HEALED))
+                return (yield from self._finish(JobOutcome.HEALED, self._record.version))
             if self._replaced != replaced_before:
                 continue
             is_conflict = failed is not None and failed[0] is JobOutcome.CONFLICTS
@@ -217,8 +218,9 @@ class LedgerReplication:
                 break
         return JobOutcome.CONFLICTS, ""
 
-    def _finish(self, outcome: JobOutcome) -> Steps[tuple[JobOutcome, str]]:
-        (deleted,) = yield (DeleteTask(self._task.version),)
+    def _finish(self, outcome: JobOutcome, record: Version | None) -> Steps[tuple[JobOutcome, str]]:
+        """Delete the task, unless it or the record has changed (AUTORECOVERY.md#X1)."""
+        (deleted,) = yield (DeleteTask(self._task.version, record),)
         if deleted.outcome is not MetadataOutcome.OK:
             return JobOutcome.UNAVAILABLE, "the task could not be deleted"
         return (outcome, "") if deleted.is_deleted else (JobOutcome.CHANGED, "")

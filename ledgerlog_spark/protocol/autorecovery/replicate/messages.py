@@ -117,7 +117,7 @@ class JobOutcome(Enum):
     CONFLICTS = "other clients changed the ledger too often"
     UNAVAILABLE = "the metadata store did not answer"
     UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
-    CHANGED = "the task has changed meanwhile"
+    CHANGED = "the task or the record has changed meanwhile"
     CRASHED = "a defect of the worker ended the job"
 
     @property
@@ -201,9 +201,16 @@ class AddCopies:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Delete the task at its version, in the session that took the lock: `TaskDeleted`."""
+    """Delete the task at its version, in the session that took the lock: `TaskDeleted`.
+
+    Attributes:
+        version: The version of the task.
+        record: The version of the ledger's record, which must not have changed; None if the ledger
+            is deleted.
+    """
 
     version: Version
+    record: Version | None
     request: int = 0
 
 
@@ -373,7 +380,7 @@ class CopiesAdded:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeleted:
-    """Whether the task was deleted at its version."""
+    """Whether the task was deleted. Neither it nor the record had changed then."""
 
     request: int
     outcome: MetadataOutcome

@@ -1,0 +1,235 @@
+"""Further mistakes of the auditor: its losses, its walks and marks, and its index."""
+
+from __future__ import annotations
+
+from tests.mutation.mutation import Mutation
+
+AUDIT = "ledgerlog_spark/protocol/autorecovery/audit"
+AUDITOR = f"{AUDIT}/auditor.py"
+LOSSES = f"{AUDIT}/losses.py"
+MARKING = f"{AUDIT}/marking.py"
+
+MUTATIONS = [
+    Mutation(
+        "auditor_keeps_requests_of_the_lost_connection",
+        AUDITOR,
+        "        self._walk.abandon()\n",
+        "",
+        "a walk waits for ever for a reply that was lost with the connection",
+    ),
+    Mutation(
+        "auditor_marks_before_it_reads_the_cluster_again",
+        AUDITOR,
+        "        self._walk.abandon()\n        self._walk.needs_cluster = True\n",
+        "        self._walk.abandon()\n",
+        "after an outage, marks begin with the registrations from before it",
+        equivalent="the outage takes all losses back to a hold, so no mark is written before the "
+        "next read of the cluster, and a read that fails sets the field too",
+    ),
+    Mutation(
+        "auditor_ignores_changes_during_a_read",
+        AUDITOR,
+        "        if self._reading is not None:\n            self._is_changed = True\n",
+        "        if self._reading is not None:\n",
+        "a bookie that was lost while the cluster was read is noticed an hour later",
+    ),
+    Mutation(
+        "auditor_does_not_look_after_a_walk",
+        AUDITOR,
+        "return [report, timer, *self._read_cluster()]",
+        "return [report, timer]",
+        "a lost bookie without a cookie, which only a record names, is noticed an hour later",
+    ),
+    Mutation(
+        "auditor_never_marks_again",
+        AUDITOR,
+        "            self._losses.mark_again()\n            if not self._walk.is_running:\n",
+        "            if not self._walk.is_running:\n",
+        "a mark that was deleted too early never comes back",
+    ),
+    Mutation(
+        "auditor_reports_each_loss_at_each_read",
+        AUDITOR,
+        "found, self._ripe = ripe - self._ripe, ripe",
+        "found, self._ripe = ripe, ripe",
+        "a lost bookie is one line in the log for each page of records",
+    ),
+    Mutation(
+        "auditor_counts_marks_of_earlier_walks",
+        AUDITOR,
+        "        walk.marks = 0\n",
+        "",
+        "each report of a walk has the marks of all walks before",
+    ),
+    Mutation(
+        "auditor_pauses_as_after_its_worst_outage",
+        AUDITOR,
+        "            return self._pause()\n        self._failures = 0\n        return self._step()",
+        "            return self._pause()\n        return self._step()",
+        "after some failures in a year, each failure delays the marks by 30 s",
+        equivalent="each pause ends with a read of the cluster, whose answer resets the number too",
+    ),
+    Mutation(
+        "auditor_pauses_do_not_grow",
+        AUDITOR,
+        "        self._failures += 1\n",
+        "        self._failures = 1\n",
+        "an auditor sends two requests a second to a store that is down",
+    ),
+    Mutation(
+        "auditor_walks_only_after_a_loss",
+        AUDITOR,
+        "is_wanted = self._losses.take_wanted_walk() or not self._index.is_whole",
+        "is_wanted = self._losses.take_wanted_walk()",
+        "the index stays empty until the first loss",
+    ),
+    Mutation(
+        "auditor_goes_on_after_the_end_of_its_session",
+        AUDITOR,
+        "                self._has_ended = True\n",
+        "",
+        "an auditor whose session ended publishes beside its successor",
+    ),
+    Mutation(
+        "auditor_stops_at_a_failed_read_of_the_cluster",
+        AUDITOR,
+        "            self._walk.needs_cluster = True\n            return self._pause()\n",
+        "            return []\n",
+        "one failed request ends the auditor",
+    ),
+    Mutation(
+        "audit_return_keeps_the_hold",
+        LOSSES,
+        "        self._holding -= {bookie_id}\n",
+        "",
+        "a bookie that returned during a hold, and was lost again, is marked at its end",
+    ),
+    Mutation(
+        "audit_return_keeps_the_request",
+        LOSSES,
+        "        self._hurried.discard(bookie_id)\n",
+        "",
+        "a request for an audit ends the delay of all later losses of the same bookies",
+    ),
+    Mutation(
+        "audit_return_keeps_what_was_held",
+        LOSSES,
+        "        self._held.discard(bookie_id)\n",
+        "",
+        "a bookie that was once held is never held again",
+    ),
+    Mutation(
+        "audit_outage_keeps_what_was_held",
+        LOSSES,
+        "        self._held.clear()\n",
+        "",
+        "in a storm after an outage, bookies that were held before it are marked at once",
+        equivalent="the hold after the outage includes all bookies that are not handled, and a "
+        "return of a handled one discards it",
+    ),
+    Mutation(
+        "audit_outage_keeps_the_wait",
+        LOSSES,
+        "        self._held.clear()\n        self._waited.clear()\n",
+        "        self._held.clear()\n",
+        "a bookie that returned and was lost again during an outage does not wait",
+    ),
+    Mutation(
+        "audit_new_delay_waits_for_the_old_one",
+        LOSSES,
+        "        if self.wait.kind is WaitKind.DELAY:\n            self.wait = NO_WAIT\n\n",
+        "\n",
+        "an operator who shortens the delay waits for the old one",
+    ),
+    Mutation(
+        "audit_request_marks_only_new_losses",
+        LOSSES,
+        "            self._hurried |= set(self._new())\n            self.mark_again()\n",
+        "            self._hurried |= set(self._new())\n",
+        "an operator cannot mark the ledgers of a bookie again that was lost long ago",
+    ),
+    Mutation(
+        "audit_only_cookies_are_known",
+        LOSSES,
+        "candidates = state.known.union(named)",
+        "candidates = frozenset(state.known)",
+        "a bookie whose cookie was deleted is not lost, although ledgers name it",
+    ),
+    Mutation(
+        "audit_returned_bookie_is_a_handled_loss",
+        LOSSES,
+        "            if bookie_id in self._stages:\n",
+        "            if True:\n",
+        "a bookie that returned during a walk counts as a handled loss",
+    ),
+    Mutation(
+        "walk_writes_any_number_of_marks_at_a_time",
+        MARKING,
+        "while self._todo and len(self._open) < self._limits.marks_open_max:",
+        "while self._todo:",
+        "a thousand marks are written at the same time",
+    ),
+    Mutation(
+        "walk_counts_marks_for_ever",
+        MARKING,
+        "        self.needs_cluster = False\n        self._marks_since_read = 0\n",
+        "        self.needs_cluster = False\n",
+        "after the first thousand marks, the auditor only reads the cluster",
+    ),
+    Mutation(
+        "walk_goes_round_twice",
+        MARKING,
+        "elif self._has_wrapped and (is_end or self._is_round()):",
+        "elif self._has_wrapped and is_end:",
+        "a walk of a successor reads the records after its position twice",
+    ),
+    Mutation(
+        "walk_does_not_count_unreadable_records",
+        MARKING,
+        "            self.unreadable += len(event.unreadable)\n",
+        "",
+        "nobody learns that a ledger cannot be audited",
+    ),
+    Mutation(
+        "walk_marks_all_members",
+        MARKING,
+        "            lost = record.names & ripe\n            if not lost:\n",
+        "            lost = record.names\n            if not lost:\n",
+        "a mark names bookies that are registered",
+    ),
+    Mutation(
+        "walk_stores_no_position",
+        MARKING,
+        "            if ripe:\n                effects.append(StorePosition(self._after))\n",
+        "",
+        "each successor begins with the first ledger, so a flapping auditor marks only these",
+    ),
+    Mutation(
+        "walk_does_not_store_its_end",
+        MARKING,
+        "        self._start = BEFORE_ALL\n        return [StorePosition(BEFORE_ALL)]\n",
+        "        self._start = BEFORE_ALL\n        return []\n",
+        "a successor begins at the last page, with the order of a walk that has ended",
+    ),
+    Mutation(
+        "proposals_are_taken_one_by_one",
+        MARKING,
+        "            loaded = min(self._limits.page_records, len(self._proposals))\n",
+        "            loaded = 1\n",
+        "the records of proposed ledgers are loaded a thousand times",
+    ),
+    Mutation(
+        "failed_page_is_an_empty_one",
+        MARKING,
+        "        if not event.is_read:\n            self.needs_pause = True\n            return\n",
+        "",
+        "a page that could not be read ends the walk",
+    ),
+    Mutation(
+        "index_keeps_the_names_of_all_walks",
+        f"{AUDIT}/index.py",
+        "used = sorted(set(self._newer.values()))",
+        "used = sorted(set(self._newer.values()) | set(self._whole.values()))",
+        "a bookie that no record names any more stays lost for ever",
+    ),
+]
