@@ -46,10 +46,8 @@ def tables() -> dict[str, list[Row]]:
 def scripted(
     mutations: Iterable[tuple[str, str]], scripts: Iterable[tuple[Callable[[], Any], str, str]]
 ) -> list[Row]:
-    """Rows for mutations with their rules, each with its first script and the broken invariant."""
-    by: dict[str, str] = {}
-    for script, name, broken in scripts:
-        by.setdefault(name, f"`{script.__name__}` ({broken})")
+    """Rows for mutations with their rules, each with its script and the broken invariant."""
+    by = {name: f"`{script.__name__}` ({broken})" for script, name, broken in scripts}
     return [(name, rule, by[name]) for name, rule in mutations]
 
 
