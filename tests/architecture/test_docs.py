@@ -65,6 +65,11 @@ def test_decisions_are_numbered_once_and_as_their_files_are() -> None:
     assert wrong == []
 
 
+def test_the_site_lists_each_decision_once_and_in_order() -> None:
+    listed = re.findall(r"- adr/(\S+)", (ROOT / "mkdocs.yml").read_text())
+    assert listed == sorted(path.name for path in (ROOT / "docs/adr").iterdir())
+
+
 CHANGE = re.compile(r"^- (.*(?:\n  .*)*)", re.MULTILINE)
 WORDS_OF_A_BEGINNING = 5
 
