@@ -207,6 +207,9 @@ class BookieSettings(BaseSettings):
             bookies lack. `ledgerlog autorecovery run` does the same in a process of its own.
         autorecovery_bytes_per_s: Number of bytes that auto-recovery in this bookie copies in a
             second; 0 sets no limit.
+        autorecovery_check_bytes_per_s: Number of bytes that the digest check of auto-recovery reads
+            in a second, while it runs in this bookie. The check reads every copy within 30 days if
+            this rate allows it; otherwise, the event `check_late` reports this.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
@@ -267,6 +270,7 @@ class BookieSettings(BaseSettings):
     repair_stuck_ms: TimeMs = 600_000
     autorecovery: bool = False
     autorecovery_bytes_per_s: Annotated[int, Field(ge=0)] = 0
+    autorecovery_check_bytes_per_s: Annotated[int, Field(ge=65_536)] = 16 * MEBIBYTE
     drain_timeout_ms: TimeMs = 5_000
     log_level: Annotated[str, Field(pattern="^(debug|info|warning|error)$")] = "info"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from bookie_server.config import BookieSettings
 from bookie_server.service.logging import get_logger
+from ledgerlog_spark.autorecovery.audit.service import settings_at
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.autorecovery.events import described
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
@@ -22,7 +23,8 @@ class BookieAutoRecovery:
 
     def __init__(self, bookie_id: str, settings: BookieSettings, stores: MetadataStores) -> None:
         worker = WorkerSettings(bytes_per_second_max=settings.autorecovery_bytes_per_s)
-        self._recovery = AutoRecovery(bookie_id, stores, _write_line, worker)
+        audit = settings_at(settings.autorecovery_check_bytes_per_s)
+        self._recovery = AutoRecovery(bookie_id, stores, _write_line, worker, audit)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:

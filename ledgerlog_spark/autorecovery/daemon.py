@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from ledgerlog_spark.autorecovery.audit.service import AuditServiceSettings
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.autorecovery.events import described, short
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
@@ -38,13 +39,19 @@ class AutoRecoveryDaemon:
     """One process that audits and heals a cluster."""
 
     def __init__(
-        self, uri: str | None, member_id: str, write_line: WriteLine, worker: WorkerSettings
+        self,
+        uri: str | None,
+        member_id: str,
+        write_line: WriteLine,
+        worker: WorkerSettings,
+        audit: AuditServiceSettings | None = None,
     ) -> None:
         """Without `uri`, the daemon uses the URI of the environment."""
         self._uri = uri
         self._id = member_id
         self._write_line = write_line
         self._worker = worker
+        self._audit = audit
         self._is_stopped = False
 
     async def run(self) -> None:
@@ -59,7 +66,9 @@ class AutoRecoveryDaemon:
             while not self._is_stopped:
                 try:
                     async with metadata(self._uri) as stores:
-                        recovery = AutoRecovery(self._id, stores, self._report, self._worker)
+                        recovery = AutoRecovery(
+                            self._id, stores, self._report, self._worker, self._audit
+                        )
                         await recovery.run()
                 except LedgerLogError as error:
                     retry_seconds = next(pauses_ms) / 1e3

@@ -134,7 +134,7 @@ MEANINGS: Final = {
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
     "autorecovery_is_auditor": (
         "1 while this bookie is the elected auditor. 0 on all bookies if an auditor of Apache or "
-        "of a daemon is elected, or no auditor at all."
+        "of a daemon is elected, or if there is none."
     ),
     "autorecovery_bookies_lost": (
         "Bookies that are away, as the elected auditor sees them: they have a cookie, or a ledger "

@@ -66,6 +66,13 @@ class AuditServiceSettings:
     read_timeout_ms: int = 10_000
 
 
+def settings_at(digest_bytes_per_second: int) -> AuditServiceSettings:
+    """The settings of an auditor whose digest check reads at most this number of bytes a second."""
+    return AuditServiceSettings(
+        digests=DigestSettings(rate_bytes_per_second=digest_bytes_per_second)
+    )
+
+
 class AuditService:
     """Audits a cluster while `run` runs."""
 

@@ -21,6 +21,10 @@ def run_autorecovery(
         float,
         typer.Option(metavar="MIB", help="MiB that are copied in a second; 0 for no limit.", min=0),
     ] = 0.0,
+    check_rate: Annotated[
+        float,
+        typer.Option(metavar="MIB", help="MiB that the digest check reads in a second.", min=0.1),
+    ] = 16.0,
     jobs: Annotated[
         int, typer.Option(metavar="N", help="Ledgers that are healed together.", min=1, max=64)
     ] = 8,
@@ -36,11 +40,13 @@ def run_autorecovery(
     copy. They work together with the auto-recovery of Apache BookKeeper. A
     process can be killed at any time.
     """
+    from ledgerlog_spark.autorecovery.audit.service import settings_at
     from ledgerlog_spark.autorecovery.daemon import AutoRecoveryDaemon, default_id
     from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
     from ledgerlog_spark.upkeep.service import standard_output
 
     settings = WorkerSettings(jobs_max=jobs, bytes_per_second_max=int(rate * MEBIBYTE))
     with standard_output() as write_line:
-        daemon = AutoRecoveryDaemon(uri, member or default_id(), write_line, settings)
+        audit = settings_at(int(check_rate * MEBIBYTE))
+        daemon = AutoRecoveryDaemon(uri, member or default_id(), write_line, settings, audit)
         asyncio.run(daemon.run())

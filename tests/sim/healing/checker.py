@@ -90,9 +90,8 @@ class HealingChecker(ReleaseChecker):
             ensemble = metadata.fragment_of(entry_id).ensemble
             for index in write_set(metadata.quorum, entry_id):
                 name = ensemble[index]
-                is_whole = entry_id in self._held.get(name, ())
                 require(
-                    is_whole or name not in bookies,
+                    name not in bookies or self._is_held_or_repaired(name, entry_id),
                     "WHOLE",
                     f"{worker} deletes the mark of {sorted(bookies)}; {name} lacks {entry_id}",
                 )
@@ -106,6 +105,10 @@ class HealingChecker(ReleaseChecker):
                 f"{worker} deletes the mark of {sorted(bookies)}; {still} is away and is named",
             )
         self.mark("mark deleted")
+
+    def _is_held_or_repaired(self, name: str, entry_id: int) -> bool:
+        """Whether a bookie holds an entry, or repairs it by itself."""
+        return entry_id in self._held.get(name, ())
 
     def reported(self, worker: str, entries: tuple[UnreadableEntries, ...]) -> None:
         """Check entries that a worker reports as lost."""

@@ -84,6 +84,11 @@ class JointChecker(HealingChecker):
             self._check_limbo(bookie, promise.entry_id, code)
         super().batch_answered(bookie, code, stored, promise)
 
+    def _is_held_or_repaired(self, name: str, entry_id: int) -> bool:
+        """A bookie in limbo fetches what it lost, so it needs no mark."""
+        is_lost = entry_id in self._doubted.get(name, ())
+        return is_lost or super()._is_held_or_repaired(name, entry_id)
+
     def _check_limbo(self, bookie: str, entry_id: int, code: Code) -> None:
         doubted = self._doubted.get(bookie, ())
         if self.is_deleted or entry_id not in doubted:
