@@ -241,6 +241,8 @@ class HandleWorld:
 
     async def join(self, bookie: SimBookie) -> None:
         stores = self._sessions.setdefault(bookie.name, memory_metadata(self.nodes))
+        if await stores.registration.read_cookie(bookie.name) is None:
+            await stores.registration.write_cookie(bookie.name, b"cookie", None)
         await stores.registration.register(bookie.info)
 
     async def leave(self, bookie: SimBookie) -> None:
