@@ -26,6 +26,7 @@ httpServerEnabled=false
 lostBookieRecoveryDelay=0
 auditorPeriodicBookieCheckInterval=5
 openLedgerRereplicationGracePeriod=30000
+rwRereplicateBackoffMs=500
 bookiePort={port}
 advertisedAddress=127.0.0.1
 """
