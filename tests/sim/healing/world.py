@@ -294,6 +294,7 @@ class HealingWorld(ReleaseWorld):
         self.kill(name)
         bookie.empty(is_in_doubt=is_in_doubt)
         self.store.format_bookie(name, is_fix=is_fix)
+        self.faults.lasts("wipe", 0)
         self.checkers.emptied(name)
         self.checkers.mark("spare wiped")
         self.restart(name)

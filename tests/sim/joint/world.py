@@ -209,6 +209,7 @@ class JointWorld(HealingWorld):
         self.kill(name)
         bookie.empty(is_in_doubt=True)
         self.store.format_bookie(name, is_fix=True)
+        self.faults.lasts("wipe", 0)
         self.checkers.lost(name)
         self.checkers.mark("lost in limbo")
         self.restart(name)
