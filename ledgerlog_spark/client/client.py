@@ -174,6 +174,9 @@ class LedgerClient:
             on_closed=partial(self._ends.newest, created.ledger_id),
             on_failed=on_failed,
         )
+        if self._is_closed:  # while the ledger was created
+            handle.abandon()
+            return handle
         self._writers.add(handle)
         self._lost_members.begin()
         return handle
@@ -245,6 +248,9 @@ class LedgerClient:
             ends=self._ends,
             on_record=partial(self._recent.put, ledger_id),
         )
+        if self._is_closed:  # while the metadata was loaded
+            await handle.aclose()
+            self.check_open()
         self._readers.add(handle)
         if not handle.is_closed and not is_listed:
             await handle.read_last_add_confirmed()
