@@ -19,6 +19,7 @@ from tests.sim.release.checker import ReleaseChecker, ReleaseCheckers
 
 if TYPE_CHECKING:
     from ledgerlog_spark.protocol.autorecovery.replicate.messages import UnreadableEntries
+    from ledgerlog_spark.protocol.ledger.messages import SendAdd
 
 
 def known_end(metadata: LedgerMetadata) -> int:
@@ -58,6 +59,13 @@ class HealingChecker(ReleaseChecker):
             self.mark("fragment split")
         if not old.is_closed:
             self.mark("moved while open")
+
+    def _was_named(self, entry_id: int, effect: SendAdd) -> bool:
+        """A worker may replace the bookie of a fragment that its writer has ended."""
+        return entry_id < known_end(self.record) and any(
+            one.value.fragment_of(entry_id).ensemble[effect.index] == effect.bookie_id
+            for _, one in self.records
+        )
 
     def emptied(self, bookie: str) -> None:
         """Record that a bookie has lost its directory. No record names this bookie."""
