@@ -506,7 +506,7 @@ class Checker:
             holders = self.stored.get(entry_id, {})
             have = [i for i in write_set(record.quorum, entry_id) if ensemble[i] in holders]
             require(
-                len(have) >= record.quorum.ack_quorum,
+                len(have) >= record.quorum.ack_quorum or self.is_deleted,
                 "L4",
                 f"{entry_id} is confirmed, on {sorted(holders)}; the record names {ensemble}",
             )

@@ -326,9 +326,10 @@ class HealingAudit(Audit):
         healed = world.run_until(partial(self._is_healed, ledger_id), HEALTHY_MS)
         notes = {kind: sorted(notes) for kind, notes in world.store.notes.items()}
         require(healed, "ENDED", f"ledger {ledger_id} is not healed: {notes}")
-        metadata = world.store.records[ledger_id].value
-        super().check_ledger(ledger_id, metadata)
+        super().check_ledger(ledger_id, world.store.records[ledger_id].value)
         checker = world.checkers.of(ledger_id)
+        # An auditor that had not noticed the return of a bookie may have marked the ledger again.
+        metadata = world.store.records[ledger_id].value
         for name in world.bookies:
             lacking = checker.lacks(name, metadata)
             require(not lacking, "ENDED", f"{name} lacks {lacking} of ledger {ledger_id}")
