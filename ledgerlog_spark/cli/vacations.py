@@ -241,10 +241,8 @@ async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation
 
 async def _follow(stores: MetadataStores, wish: _Wish) -> None:
     if await stores.auditor_election.current() is None:
-        console.print(
-            "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`",
-            style="yellow",
-            soft_wrap=True,
+        typer.echo(
+            "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`", err=True
         )
     speed, vacation = Speed(), None
     show = _Lines() if wish.as_json or not sys.stdout.isatty() else _Bar(wish)
