@@ -57,7 +57,9 @@ JOBS_OPEN_MAX = 1_000
 DETAIL_MAX = 500
 """Characters of an unexpected error that a note contains."""
 NOTED_FAILURES = 3
-"""From this number of failures in a row on, a note states why a ledger is not healed."""
+"""From this number of failures in a row on, a note states why a ledger is not healed. The first
+failure and the one with this number are reported as events, so the lines of a ledger are bounded.
+"""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""
@@ -351,7 +353,7 @@ class ReplicationWorker:
         counters.ledgers_healed += ended.outcome is JobOutcome.HEALED
         counters.members_replaced += ended.replaced
         counters.jobs_failed += failures > 0
-        if ended.outcome is not JobOutcome.LOCKED:
+        if ended.outcome is not JobOutcome.LOCKED and failures in (0, 1, NOTED_FAILURES):
             self._report("job", (key[0].value, key[1], ended))
         with contextlib.suppress(LedgerLogError):
             await self._note(key, ended, failures)
