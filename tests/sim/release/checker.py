@@ -26,7 +26,11 @@ class ReleasedCopies(Copies):
         self.released_at: dict[str, int] = {}
 
     def release(self, bookie: str) -> None:
-        """Record that a bookie has begun to delete everything that it acknowledged."""
+        """Record that a bookie has begun to delete everything that it acknowledged.
+
+        The ledger is closed, so its LAC is in its record.
+        """
+        self._lac.pop(bookie, None)
         self._now += 1
         self.released_at[bookie] = self._now
         self._last.pop(bookie, None)
@@ -35,9 +39,8 @@ class ReleasedCopies(Copies):
                 copies[:] = [one for one in copies if one.acked == NEVER]
 
     def forget(self, bookie: str) -> None:
-        """Record that a bookie has lost its directory. Unlike a release, this loses LACs too."""
+        """Record that a bookie has lost its directory."""
         self.release(bookie)
-        self._lac.pop(bookie, None)
 
 
 class ReleaseChecker(LossChecker):
