@@ -90,7 +90,8 @@ class Copies:
             copy.acked = self._now
             _, entry_id, lac, _ = head_of(copy.stored)
             self._last[bookie] = max(self._last.get(bookie, NO_ENTRY), entry_id)
-            self._lac[bookie] = max(self._lac.get(bookie, NO_ENTRY), lac)
+            if lac < entry_id:  # the larger LAC in a copy of Apache's worker is no promise
+                self._lac[bookie] = max(self._lac.get(bookie, NO_ENTRY), lac)
 
     def lac_acknowledged(self, bookie: str, lac: int) -> None:
         """Record that the bookie answered OK to an announced LAC."""
