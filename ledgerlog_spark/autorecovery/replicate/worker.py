@@ -291,8 +291,10 @@ class ReplicationWorker:
         task.add_done_callback(self._on_done)
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
-        self._jobs.pop(task, None)
+        key, _ = self._jobs.pop(task)
         self._wake.set()
+        if task.cancelled():  # perhaps before its first step
+            self._schedule.end(key, None, _now_ms())
         if not task.cancelled() and task.exception() is not None:
             self._report("job_crashed", task.exception())
 
@@ -340,10 +342,10 @@ class ReplicationWorker:
             self._report("job_crashed", error)
             ended = JobEnded(JobOutcome.CRASHED, f"{type(error).__name__}: {error}"[:DETAIL_MAX])
         finally:
-            outcome = None if ended is None else ended.outcome
-            failures = self._schedule.end(key, outcome, _now_ms())
-            if ended is None or outcome is JobOutcome.CRASHED:
+            if ended is None or ended.outcome is JobOutcome.CRASHED:
                 await asyncio.shield(requests.release())
+        outcome = ended.outcome
+        failures = self._schedule.end(key, outcome, _now_ms())
         if not outcome.ends_task and key not in self._candidates:
             self._candidates.append(key)
         await self._take_end(key, ended, failures)

@@ -385,3 +385,28 @@ def test_the_ledgers_whose_last_entries_are_remembered_are_bounded() -> None:
     assert len(quiet._seen) == LEDGERS_MAX
     assert quiet.measure(LEDGERS_MAX, 0, 7.0) == 7
     assert quiet.measure(0, 0, 7.0) == 0, "forgotten"
+
+
+async def test_a_session_that_ends_while_jobs_begin_keeps_no_ledger_from_the_worker(
+    host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job is cancelled before its first step, because the session ended during the look."""
+    await host.stores.ledgers.create(3, CLOSED)
+    await host.stores.marks.mark(3, ["b2"])
+    walk = host.stores.moves.walk
+    has_ended = False
+
+    async def ended(after: int = -1) -> AsyncIterator[int]:
+        nonlocal has_ended
+        async for one in walk(after):
+            yield one
+        if not has_ended:
+            has_ended = True
+            host.stores.tree.expire_session()  # type: ignore[attr-defined]
+            await asyncio.sleep(12)  # the worker has noticed the new session before the answer
+
+    monkeypatch.setattr(host.stores.moves, "walk", ended)
+    async with host.running() as worker:
+        await asyncio.sleep(60)
+        assert ("session_lost", "w") in host.events
+        assert worker.counters.jobs_failed > 0, "the ledger was tried"
