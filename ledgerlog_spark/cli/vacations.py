@@ -23,7 +23,12 @@ from ledgerlog_spark.autorecovery.vacate.runner import UNREADABLE
 from ledgerlog_spark.autorecovery.vacate.survey import holdings, surroundings
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, Yes, confirm, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_fields, print_json
-from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, MetadataVersionError
+from ledgerlog_spark.errors import (
+    ConfigurationError,
+    LocalProtocolError,
+    MetadataUnavailableError,
+    MetadataVersionError,
+)
 from ledgerlog_spark.metadata.registration import checked_bookie_id
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import Versioned
@@ -135,6 +140,12 @@ async def _begin(wish: _Wish) -> None:
             if wish.dry_run:
                 return
             found = await _write(stores, wish)
+        elif found.value.kind is not wish.kind and found.value.forbids_starts:
+            raise LocalProtocolError(
+                f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
+                "nothing was changed",
+                bookie_id=wish.bookie_id,
+            )
         elif found.value.kind is not wish.kind:
             raise LocalProtocolError(
                 f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
@@ -240,16 +251,27 @@ async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation
 
 
 async def _follow(stores: MetadataStores, wish: _Wish) -> None:
-    if await stores.auditor_election.current() is None:
-        typer.echo(
-            "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`", err=True
-        )
-    speed, vacation = Speed(), None
+    speed, vacation, has_auditor = Speed(), None, True
     show = _Lines() if wish.as_json or not sys.stdout.isatty() else _Bar(wish)
-    with show:
-        async for vacation in _states(stores, wish):
-            left = max(0, vacation.ledgers_left), max(0, vacation.bytes_left)
-            show.update(vacation, speed.note(asyncio.get_running_loop().time(), *left))
+    try:
+        with show:
+            async for vacation in _states(stores, wish):
+                had_auditor = has_auditor
+                has_auditor = await stores.auditor_election.current() is not None
+                if had_auditor and not (has_auditor or vacation.is_over):
+                    typer.echo(
+                        "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`",
+                        err=True,
+                    )
+                left = max(0, vacation.ledgers_left), max(0, vacation.bytes_left)
+                show.update(vacation, speed.note(asyncio.get_running_loop().time(), *left))
+    except MetadataUnavailableError:
+        typer.echo(
+            f"the vacation of bookie {wish.bookie_id} continues: run the same command when "
+            "ZooKeeper answers again, to see its progress",
+            err=True,
+        )
+        raise
     assert vacation is not None, "there is at least one state"
     if wish.as_json:
         print_json({"bookie_id": wish.bookie_id, **asdict(vacation)})

@@ -174,7 +174,8 @@ class Clusters:
         if leases:
             raise MetadataError(
                 f"a process holds the lease {_named(leases)} of the cluster; nothing was deleted. "
-                "Stop `ledgerlog upkeep run` first, on all machines",
+                "Stop `ledgerlog upkeep run` and `ledgerlog autorecovery run` first, on all "
+                "machines",
                 root=self._root,
                 names=leases,
                 retriable=True,

@@ -13,12 +13,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
 from ledgerlog_spark.metadata.logs.nodes import read_each
 from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.model import Code, LedgerMetadata, LedgerState, Quorum, Versioned
+from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
 from ledgerlog_spark.tools.findings import Severity, ToolFinding
 from ledgerlog_spark.tools.held_copies import Ranges, ShortRange, fragments_to_check, short_ranges
 from ledgerlog_spark.tools.record_check import KnownMembers, check_record
@@ -80,11 +82,14 @@ class LedgerCheck:
         ledgers: LedgerStore,
         registration: Registration,
         lister: EntryLister | None,
+        accepted: AcceptedEntries,
         *,
         findings_max: int,
         notes: bool,
     ) -> None:
         """Create a check. If `lister` is None, only metadata is checked.
+
+        `accepted` returns the entries that an operator gave up. No bookie must have them.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.
@@ -93,6 +98,7 @@ class LedgerCheck:
         self._ledgers = ledgers
         self._registration = registration
         self._lister = lister
+        self._accepted = accepted
         self._places = asyncio.Semaphore(LISTS_AT_ONCE)
         self._findings_max = findings_max
         self._notes = notes
@@ -184,9 +190,15 @@ class LedgerCheck:
         fragments = [fragment for fragment, _ in fragments_to_check(metadata)]
         names = sorted({name for fragment in fragments for name in fragment.ensemble})
         lists = await asyncio.gather(*(self._list(name, ledger_id) for name in names))
-        short = short_ranges(metadata, dict(zip(names, lists, strict=True)))
+        given_up = await self._accepted.of_ledger(ledger_id)
+        owed = [each if each is None else joined([*each, *given_up]) for each in lists]
+        short = short_ranges(metadata, dict(zip(names, owed, strict=True)))
         findings = [_short_finding(ledger_id, metadata.quorum, each) for each in
                     islice(short, RANGES_MAX)]  # fmt: skip
+        if given_up:
+            count = sum(last - first + 1 for first, last in given_up)
+            what = f"an operator accepted that {count:,} entries are lost"
+            findings.append(ToolFinding(Severity.NOTE, what, ledger_id=ledger_id))
         rest = list(short)
         if rest:
             lost = sum(each.is_lost(metadata.quorum) for each in rest)

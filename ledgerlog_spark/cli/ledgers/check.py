@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri, metadata
 from ledgerlog_spark.cli.output import AsJson, console, counted, print_json, print_table, spinner
 from ledgerlog_spark.errors import ConfigurationError
@@ -70,6 +71,7 @@ async def _check(
             stores.ledgers,
             stores.registration,
             transport,
+            AcceptedEntries(stores.accepted_losses),
             findings_max=limit,
             notes=notes,
         )

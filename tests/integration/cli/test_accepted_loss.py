@@ -62,8 +62,13 @@ def test_a_worker_reports_a_loss_and_ends_when_it_is_accepted(
         (lost,) = status()["unreadable"]
         assert (lost["first_entry_id"], lost["last_entry_id"], lost["is_lost"]) == (10, 12, True)
         assert status()["is_queued"]
+        assert run("ledgers", "check", ledger_id).code == 1
         done = run("ledgers", "accept-loss", ledger_id, "--reason", "gone", "--yes", "--json").json
         assert done["entries_count"] == 3
+        checked = run("ledgers", "check", ledger_id, "--notes", "--json")
+        assert checked.code == 0
+        (note,) = checked.json["findings"]
+        assert note["finding"] == "an operator accepted that 3 entries are lost"
         until(lambda: not status()["is_queued"], worker)
         assert status()["unreadable"] == []
     finally:
