@@ -29,6 +29,7 @@ from ledgerlog_spark.errors import (
     MetadataUnavailableError,
 )
 from ledgerlog_spark.local.bookie import StartingBookie
+from ledgerlog_spark.local.decommissioned import decommissioned
 from ledgerlog_spark.local.guardian import Guardian
 from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members, locked_directory
@@ -89,6 +90,8 @@ class Cluster:
     ) -> list[str]:
         """Start all processes that do not run yet, and return when all processes serve.
 
+        Bookies that were decommissioned are left out.
+
         After an error or Ctrl-C, the call first stops the processes that it started.
 
         Args:
@@ -125,6 +128,10 @@ class Cluster:
                     started.append(ZOOKEEPER)
                     self._start_zookeeper()
                 down = [each for each in ids if self._member(each).state == "down"]
+                gone = decommissioned(self.metadata_service_uri, down) if before else frozenset()
+                for each in sorted(gone):
+                    on_progress(f"{each} was decommissioned, so it is not started")
+                down = [each for each in down if each not in gone]
                 self._start_bookies(down, started, on_progress)
                 if upkeep and self._member(UPKEEP).state == "down":
                     started.append(UPKEEP)

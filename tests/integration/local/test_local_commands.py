@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 from pathlib import Path
@@ -10,9 +11,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 import ledgerlog_spark as ll
+from ledgerlog_spark.composition import metadata
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.local.cluster import Cluster, local_cluster
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
+from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPhase
 from tests.fixtures.command_line import (
     ledgerlog,
     ledgerlog_json,
@@ -120,6 +123,31 @@ def test_second_start_finds_the_data_of_the_first(detached: Path) -> None:
     ledgerlog("local", "down", "-d", detached)
     uri = ledgerlog_json("local", "up", "--detach", "-d", detached)["metadata_service_uri"]
     assert read(uri, ledger_id) == [b"a", b"b"]
+
+
+def test_a_decommissioned_bookie_is_left_out_and_the_others_start(clusters: Path) -> None:
+    directory = clusters / "cluster"
+    cluster = Cluster(directory)
+    cluster.up(2)
+    try:
+
+        async def decommission() -> None:
+            async with metadata(cluster.metadata_service_uri) as stores:
+                gone = Vacation(VacationKind.DECOMMISSION, VacationPhase.VACATED)
+                await stores.vacations.write("bookie-1", gone, None)
+
+        asyncio.run(decommission())
+        cluster.kill("bookie-1")
+        steps: list[str] = []
+        assert cluster.up(on_progress=steps.append) == []
+        assert steps == ["bookie-1 was decommissioned, so it is not started"]
+        cluster.down()
+        assert cluster.up() == ["zookeeper", "bookie-0"]
+        assert (
+            len(read(cluster.metadata_service_uri, write(cluster.metadata_service_uri, b"a"))) == 1
+        )
+    finally:
+        cluster.down()
 
 
 def test_interrupt_stops_what_serves_also_what_another_command_restarted(clusters: Path) -> None:
