@@ -24,12 +24,12 @@ from typing import Self
 import psutil
 
 from ledgerlog_spark.errors import (
+    BookieUnavailableError,
     ConfigurationError,
     LocalProtocolError,
     MetadataUnavailableError,
 )
 from ledgerlog_spark.local.bookie import StartingBookie
-from ledgerlog_spark.local.decommissioned import decommissioned
 from ledgerlog_spark.local.guardian import Guardian
 from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 from ledgerlog_spark.local.members import ZOOKEEPER, Member, Members, locked_directory
@@ -128,10 +128,6 @@ class Cluster:
                     started.append(ZOOKEEPER)
                     self._start_zookeeper()
                 down = [each for each in ids if self._member(each).state == "down"]
-                gone = decommissioned(self.metadata_service_uri, down) if before else frozenset()
-                for each in sorted(gone):
-                    on_progress(f"{each} was decommissioned, so it is not started")
-                down = [each for each in down if each not in gone]
                 self._start_bookies(down, started, on_progress)
                 if upkeep and self._member(UPKEEP).state == "down":
                     started.append(UPKEEP)
@@ -302,7 +298,14 @@ class Cluster:
                 starting[member_id].spawn()
             for number, member_id in enumerate(ids, start=1):
                 on_progress(f"starting bookie {number} of {len(ids)}")
-                running = starting[member_id].ready()
+                try:
+                    running = starting[member_id].ready()
+                except BookieUnavailableError as refused:
+                    if not refused.fields["is_decommissioned"]:
+                        raise
+                    on_progress(f"{member_id} was decommissioned, so it is not started")
+                    del starting[member_id]
+                    continue
                 self._children[member_id] = running.process
                 pid = running.process.pid
                 self.members.put(

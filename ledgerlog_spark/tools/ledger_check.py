@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from ledgerlog_spark.autorecovery.accepted import AcceptedEntries
 from ledgerlog_spark.errors import LedgerLogError, LedgerNotFoundError, MetadataFormatError
 from ledgerlog_spark.metadata.ledgers.store import LedgerStore
 from ledgerlog_spark.metadata.ledgers.walk import WalkedLedger
@@ -36,6 +35,9 @@ LIST_TIMEOUT_MS = 30_000
 
 Found = Versioned[LedgerMetadata] | MetadataFormatError
 """The record of a ledger, or the reason why it cannot be decoded."""
+
+GivenUp = Callable[[int], Awaitable[Ranges]]
+"""Returns the entries of a ledger that an operator gave up, as ascending ranges."""
 
 OnProgress = Callable[[int], object]
 """Called with the number of ledgers that have been checked so far."""
@@ -82,14 +84,14 @@ class LedgerCheck:
         ledgers: LedgerStore,
         registration: Registration,
         lister: EntryLister | None,
-        accepted: AcceptedEntries,
+        given_up: GivenUp,
         *,
         findings_max: int,
         notes: bool,
     ) -> None:
         """Create a check. If `lister` is None, only metadata is checked.
 
-        `accepted` returns the entries that an operator gave up. No bookie must have them.
+        `given_up` returns the entries that an operator gave up. No bookie must have them.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.
@@ -98,7 +100,7 @@ class LedgerCheck:
         self._ledgers = ledgers
         self._registration = registration
         self._lister = lister
-        self._accepted = accepted
+        self._given_up = given_up
         self._places = asyncio.Semaphore(LISTS_AT_ONCE)
         self._findings_max = findings_max
         self._notes = notes
@@ -190,7 +192,7 @@ class LedgerCheck:
         fragments = [fragment for fragment, _ in fragments_to_check(metadata)]
         names = sorted({name for fragment in fragments for name in fragment.ensemble})
         lists = await asyncio.gather(*(self._list(name, ledger_id) for name in names))
-        given_up = await self._accepted.of_ledger(ledger_id)
+        given_up = await self._given_up(ledger_id)
         owed = [each if each is None else joined([*each, *given_up]) for each in lists]
         short = short_ranges(metadata, dict(zip(names, owed, strict=True)))
         findings = [_short_finding(ledger_id, metadata.quorum, each) for each in

@@ -15,16 +15,23 @@ MUTATIONS = [
     Mutation(
         "a_crashed_job_keeps_its_lock",
         WORKER,
-        "            if ended is None or outcome is JobOutcome.CRASHED:\n",
+        "            if ended is None or ended.outcome is JobOutcome.CRASHED:\n",
         "            if ended is None:\n",
         "no other worker takes a ledger whose job failed by a defect",
     ),
     Mutation(
         "a_dropped_job_keeps_its_lock",
         WORKER,
-        "            if ended is None or outcome is JobOutcome.CRASHED:\n",
-        "            if outcome is JobOutcome.CRASHED:\n",
+        "            if ended is None or ended.outcome is JobOutcome.CRASHED:\n",
+        "            if ended is not None and ended.outcome is JobOutcome.CRASHED:\n",
         "no other worker takes the ledgers of a worker that was stopped",
+    ),
+    Mutation(
+        "a_job_without_a_first_step_keeps_its_ledger",
+        WORKER,
+        "            self._schedule.end(key, None, _now_ms())\n",
+        "            pass\n",
+        "a session that ends while jobs begin keeps their ledgers from the worker for ever",
     ),
     Mutation(
         "a_defect_of_a_job_ends_its_task",
@@ -99,8 +106,8 @@ MUTATIONS = [
     Mutation(
         "locked_ledgers_are_reported",
         WORKER,
-        "        if ended.outcome is not JobOutcome.LOCKED:\n",
-        "        if ended is not None:\n",
+        "if ended.outcome is not JobOutcome.LOCKED and failures in",
+        "if failures in",
         "three workers write two lines about each ledger that the third one heals",
     ),
     Mutation(

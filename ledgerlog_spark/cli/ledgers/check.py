@@ -71,7 +71,7 @@ async def _check(
             stores.ledgers,
             stores.registration,
             transport,
-            AcceptedEntries(stores.accepted_losses),
+            AcceptedEntries(stores.accepted_losses).of_ledger,
             findings_max=limit,
             notes=notes,
         )
