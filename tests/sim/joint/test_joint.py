@@ -9,7 +9,7 @@ from tests.sim.joint.schedule import run_joint
 
 SCHEDULES = 40
 BATCHES = 4
-LEFT_LOCK = 191
+LEFT_LOCK = 122
 """A schedule in which the request of a bookie for a lock arrives after its time limit."""
 MARKS = (
     "auditors: bookies lost",
