@@ -31,7 +31,6 @@ from ledgerlog_spark.errors import (
 )
 from ledgerlog_spark.metadata.registration import checked_bookie_id
 from ledgerlog_spark.metadata.stores import MetadataStores
-from ledgerlog_spark.model import Versioned
 from ledgerlog_spark.protocol.autorecovery.vacate.refusals import (
     Holdings,
     Surroundings,
@@ -72,8 +71,17 @@ class _Wish:
         checked_bookie_id(self.bookie_id)
         if self.dry_run and self.cancel:
             raise ConfigurationError("--dry-run and --cancel exclude each other: pass one of them")
+        if self.cancel:
+            asyncio.run(_cancel(self))
+            return
+        held = asyncio.run(_look(self))
+        if self.dry_run:
+            return
+        if held is not None and not self.yes:
+            # No event loop runs now, so Ctrl-C ends the question.
+            confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_cancel(self) if self.cancel else _begin(self))
+            asyncio.run(_go(self, held))
             return
         console.print(
             f"the vacation of bookie {self.bookie_id} continues: run the same command to see its "
@@ -132,42 +140,58 @@ def recover(
     _Wish(VacationKind.RECOVER, bookie_id, dry_run, cancel, yes, uri, as_json).run()
 
 
-async def _begin(wish: _Wish) -> None:
+async def _look(wish: _Wish) -> Holdings | None:
+    """Print what a new vacation would move, and return it; None if the vacation exists already."""
     async with metadata(wish.uri) as stores:
         found = await stores.vacations.load(wish.bookie_id)
         if found is None or wish.dry_run:
-            await _survey(stores, wish)
-            if wish.dry_run:
-                return
-            found = await _write(stores, wish)
-        elif found.value.kind is not wish.kind and found.value.forbids_starts:
-            raise LocalProtocolError(
-                f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
-                "nothing was changed",
-                bookie_id=wish.bookie_id,
-            )
-        elif found.value.kind is not wish.kind:
-            raise LocalProtocolError(
-                f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
-                "with the command of this name, and --cancel",
-                bookie_id=wish.bookie_id,
-            )
+            return await _survey(stores, wish)
+    if found.value.kind is not wish.kind and found.value.forbids_starts:
+        raise LocalProtocolError(
+            f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
+            "nothing was changed",
+            bookie_id=wish.bookie_id,
+        )
+    if found.value.kind is not wish.kind:
+        raise LocalProtocolError(
+            f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
+            "with the command of this name, and --cancel",
+            bookie_id=wish.bookie_id,
+        )
+    return None
+
+
+async def _go(wish: _Wish, held: Holdings | None) -> None:
+    """Write a new vacation, and show the progress."""
+    async with metadata(wish.uri) as stores:
+        if held is not None:
+            # While the command waited for the answer, another vacation may have begun.
+            _refuse(wish, _reasons(wish, held, await surroundings(stores, wish.bookie_id)))
+            await _write(stores, wish)
         await _follow(stores, wish)
 
 
-async def _survey(stores: MetadataStores, wish: _Wish) -> None:
+async def _survey(stores: MetadataStores, wish: _Wish) -> Holdings:
     """Print what the bookie holds, and raise an error if the vacation is refused."""
     held, around = await asyncio.gather(
         holdings(stores, wish.bookie_id), surroundings(stores, wish.bookie_id)
     )
-    is_recovery = wish.kind is VacationKind.RECOVER
-    reasons = refusals(held, around, is_recovery=is_recovery)
+    reasons = _reasons(wish, held, around)
     if wish.dry_run and wish.as_json:
         print_json(_summary(held, around, reasons))
     elif not wish.as_json:
         shown = _summary(held, around, reasons)
         del shown["refusals"]  # they are in the error
         print_fields(f"{wish.kind.value} of bookie {wish.bookie_id}", shown)
+    _refuse(wish, reasons)
+    return held
+
+
+def _reasons(wish: _Wish, held: Holdings, around: Surroundings) -> list[str]:
+    return refusals(held, around, is_recovery=wish.kind is VacationKind.RECOVER)
+
+
+def _refuse(wish: _Wish, reasons: list[str]) -> None:
     if reasons:
         raise LocalProtocolError(
             f"bookie {wish.bookie_id} is not taken out of service: {'; '.join(reasons)}",
@@ -188,15 +212,11 @@ def _summary(held: Holdings, around: Surroundings, reasons: list[str]) -> dict[s
     }
 
 
-async def _write(stores: MetadataStores, wish: _Wish) -> Versioned[Vacation]:
-    if not wish.yes:
-        # A question on another thread would outlive Ctrl-C.
-        confirm(f"{wish.kind.value} bookie {wish.bookie_id}", otherwise="nothing was changed")
+async def _write(stores: MetadataStores, wish: _Wish) -> None:
     begun_by = f"{getpass.getuser()}@{socket.gethostname()}"
     begun_ms = time.time_ns() // 1_000_000
     vacation = Vacation(wish.kind, VacationPhase.DRAINING, begun_by, begun_ms)
-    version = await stores.vacations.write(wish.bookie_id, vacation, None)
-    return Versioned(vacation, version)
+    await stores.vacations.write(wish.bookie_id, vacation, None)
 
 
 async def _cancel(wish: _Wish) -> None:

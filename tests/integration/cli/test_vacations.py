@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -9,7 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ledgerlog_spark.cli import vacations
+from ledgerlog_spark.composition import metadata
+from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.model import SERVICE_URI_VARIABLE
+from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPhase
 from tests.fixtures import patience
 from tests.fixtures.command_line import COMMAND
 
@@ -88,3 +93,25 @@ def test_ctrl_c_ends_the_display_and_cancel_ends_the_vacation(run: Run, cluster:
     assert "bookie bookie-1 is being taken out of service" in second.err
     assert run("bookies", "drain", "bookie-1", "--cancel", "--json").json["is_cancelled"]
     patience.until(lambda: state() == "writable")
+
+
+def test_a_vacation_that_began_during_the_question_is_noticed(run: Run, cluster: Cluster) -> None:
+    """AUTORECOVERY.md#Y3."""
+    uri = cluster.metadata_service_uri
+    wish = vacations._Wish(VacationKind.DRAIN, "bookie-1", False, False, False, uri, False)
+    held = asyncio.run(vacations._look(wish))
+    assert held is not None
+
+    async def go_beside_another() -> None:
+        async with metadata(uri) as stores:
+            other = Vacation(VacationKind.DRAIN, VacationPhase.DRAINING)
+            version = await stores.vacations.write("bookie-2", other, None)
+            try:
+                await vacations._go(wish, held)
+            finally:
+                await stores.vacations.delete("bookie-2", version)
+
+    with pytest.raises(LocalProtocolError, match="bookie-2"):
+        asyncio.run(go_beside_another())
+    nothing = run("bookies", "drain", "bookie-1", "--cancel")
+    assert "has no vacation of kind drain" in nothing.err
