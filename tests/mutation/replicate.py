@@ -364,6 +364,13 @@ _COPYING = [
         "an entry that arrives between two reads is reported as lost",
     ),
     Mutation(
+        "an_earlier_refusal_is_forgotten",
+        COPYING,
+        "codes = (*before[entry_id].values(), *after.values())",
+        "codes = (*after.values(),)",
+        "an entry that a bookie denied once is reported as lost",
+    ),
+    Mutation(
         "a_record_that_changed_meanwhile_counts",
         COPYING,
         "                loaded.versioned.version != self._record.version\n",

@@ -34,6 +34,13 @@ MUTATIONS = [
         "a session that ends while jobs begin keeps their ledgers from the worker for ever",
     ),
     Mutation(
+        "a_long_queue_is_never_begun_again",
+        WORKER,
+        "after = self._looked_to.pop(queue, -1)",
+        "after = self._looked_to.get(queue, -1)",
+        "after one long look, tasks of smaller ledger ids are never found",
+    ),
+    Mutation(
         "a_defect_of_a_job_ends_its_task",
         WORKER,
         "except Exception as error:  # noqa: BLE001 - a defect must not end the other jobs\n",

@@ -131,13 +131,16 @@ async def test_failed_tasks_that_wait_hide_no_other_task(
     host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LOOK_MAX", 10)
-    for ledger_id in range(12):
+    for ledger_id in range(1, 13):
         await host.stores.ledgers.create(ledger_id, CLOSED)
         await host.stores.marks.mark(ledger_id, ["b2"])
     await host.stores.marks.mark(99, ["b2"])  # its ledger was deleted, so the mark can go
     async with host.running():
         await asyncio.sleep(30)
-        assert await host.marked() == list(range(12))
+        assert await host.marked() == list(range(1, 13))
+        await host.stores.marks.mark(0, ["b2"])  # also deleted, before where the last look ended
+        await asyncio.sleep(60)
+        assert await host.marked() == list(range(1, 13))
     assert host.outcomes()[JobOutcome.NO_SPARE] >= 12
 
 

@@ -186,6 +186,29 @@ def test_entries_of_a_bookie_that_does_not_answer_are_not_split_off() -> None:
     assert not report[0].is_lost
 
 
+def test_an_entry_that_was_denied_only_once_is_not_lost() -> None:
+    """The first look at b1 is refused, and the second one denies the entry."""
+    cluster = Cluster(last=0)
+    cluster.registered.add("b2")
+    cluster.held = {}
+    cluster.answers[r.ListEntries] = lambda one: (
+        r.EntriesListed(one.request, Code.OK, ((0, 0),)) if one.bookie_id in ("b0", "b1") else None
+    )
+    reads = 0
+
+    def read(one: r.ReadCopies) -> r.CopiesRead | None:
+        nonlocal reads
+        reads += one.bookie_id == "b1"
+        is_refused = one.bookie_id == "b1" and reads == 2  # after the read, and before the sync
+        return r.CopiesRead(one.request, Code.BUSY) if is_refused else None
+
+    cluster.answers[r.ReadCopies] = read
+    assert cluster.run().outcome is r.JobOutcome.UNREADABLE
+    (report,) = cluster.reports
+    assert [(one.first_entry_id, one.is_lost) for one in report] == [(0, False)]
+    assert reads == 3
+
+
 def test_an_entry_that_a_bookie_returns_at_the_second_look_is_copied() -> None:
     for late_from in (2, 3):  # the read, the look before the sync, and the look after it
         cluster = missing_entry()
