@@ -22,7 +22,7 @@ from bookie_server.core.directory_identity import FoundOutside, identity_of
 from bookie_server.core.manifest_codec import NAME as MANIFEST
 from bookie_server.core.manifest_codec import Manifest
 from bookie_server.descriptors import CALLERS_MAX, FILES_MAX
-from bookie_server.errors import lost_directory_advice
+from bookie_server.errors import CookieMismatchError, lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
@@ -32,6 +32,7 @@ from bookie_server.service.devices import Devices
 from bookie_server.service.limits.lanes import Lanes
 from bookie_server.service.logging import get_logger
 from bookie_server.service.membership.cookie_check import (
+    COOKIE_FILE,
     CheckedCookie,
     WantedChange,
     check_cookies,
@@ -220,6 +221,16 @@ class Bookie:
             request_timeout_ms=settings.metadata_wait_ms,
         )
         self._closers.push_async_callback(stores.close)
+        used = [one.path for one in settings.places if (one.path / COOKIE_FILE).exists()]
+        if used and not await stores.registration.has_cluster():
+            raise CookieMismatchError(
+                f"the data in {used[0]} belongs to another cluster: there is no cluster at "
+                f"{settings.metadata_service_uri}, and none was created; check the metadata "
+                "service URI. If the cluster was deleted, format the directory with `ledgerlog "
+                "bookie format --force`",
+                bookie_id=self.bookie_id,
+                path=str(used[0]),
+            )
         await stores.initialize()
         return stores
 

@@ -349,6 +349,12 @@ class Registration:
             )
         return found
 
+    async def has_cluster(self) -> bool:
+        """Whether a bookie or `ledgerlog cluster init` has created the cluster."""
+        path = f"{self._root}/INSTANCEID"
+        await self._tree.sync(self._root)
+        return await znodes.get_or_none(self._tree, path) is not None
+
     async def initialize(self, layout: Layout = HIERARCHICAL) -> None:
         """Create the missing nodes of the cluster (LAYOUT, INSTANCEID, available, cookies)."""
         await znodes.make_persistent(self._tree, self._root)

@@ -200,6 +200,15 @@ def test_directory_of_another_cluster_is_refused(make_bookie: MakeBookie, servic
     code, message = stranger.refusal()
     assert code == REFUSED
     assert "belongs to another cluster" in message
+    assert not asyncio.run(has_cluster(service_uri + "-other"))
+
+
+async def has_cluster(uri: str) -> bool:
+    stores = await open_metadata(uri)
+    try:
+        return await stores.registration.has_cluster()
+    finally:
+        await stores.close()
 
 
 def test_port_in_use_is_refused_by_number(make_bookie: MakeBookie) -> None:

@@ -435,7 +435,7 @@ class LedgerWriter(UpdatingMachine):
         """Stop the writer. Later replies never confirm a pending add (PROTOCOL.md#A10)."""
         self.phase = WriterPhase.FAILED
         self._update = None
-        # The replies of the bookies are ignored from now on, so no copy counts as on its way.
+        # The replies of the bookies are ignored from now on, so no copy counts as in flight.
         self._pipeline.note_holes(range(len(self._pipeline.ensemble)))
         self._withdraw()
         self._failure = m.LedgerFailed(
