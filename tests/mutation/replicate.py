@@ -454,6 +454,13 @@ _OTHERS = [
         "a new bookie is used minutes later",
     ),
     Mutation(
+        "a_new_bookie_shortens_no_later_pause",
+        f"{MACHINE}/schedule.py",
+        "            failed.failures = 0\n",
+        "",
+        "a bookie that registers before it serves gets the next attempt minutes later",
+    ),
+    Mutation(
         "a_ledger_has_two_jobs",
         f"{MACHINE}/schedule.py",
         "if is_due and key[1] not in self._running:",

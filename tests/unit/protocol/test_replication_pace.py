@@ -267,6 +267,9 @@ def test_a_failed_task_waits_longer_each_time_and_a_new_bookie_makes_it_due() ->
     tasks.end(KEY, JobOutcome.NO_SPARE, now_ms)
     tasks.reset()
     assert list(tasks.due([KEY], now_ms)) == [KEY]
+    tasks.begin(KEY)
+    assert tasks.end(KEY, JobOutcome.NO_SPARE, now_ms) == 1
+    assert tasks.pause_ms(KEY) == 5_000, "the bookie may serve soon"
 
 
 def test_a_ledger_has_one_job_and_a_taken_one_is_no_failure() -> None:

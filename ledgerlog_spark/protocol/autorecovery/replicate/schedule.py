@@ -100,6 +100,10 @@ class TaskSchedule:
         return 0 if failed is None else RETRY.pause_ms(max(1, failed.failures))
 
     def reset(self) -> None:
-        """A bookie has registered: every failed task is due now."""
+        """A bookie has registered: every failed task is due now, and its pauses begin again.
+
+        The bookie may not serve yet, and then the next attempt must not wait for minutes.
+        """
         for failed in self._failed.values():
             failed.due_ms = 0.0
+            failed.failures = 0
