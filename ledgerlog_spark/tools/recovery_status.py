@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ledgerlog_spark.errors import LedgerNotFoundError
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.model import LedgerMetadata
+from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobOutcome
 from ledgerlog_spark.wire.ledger_loss import LedgerLoss
 from ledgerlog_spark.wire.repair_notes import (
     FailedAttempts,
@@ -22,6 +23,17 @@ COUNTED_MAX = 100_000
 """Maximum number of ledgers of a queue that are counted."""
 
 QUEUES = ("marks", "holes", "moves", "unreadable")
+
+
+ADVICE = {
+    "no_spare": "Start a bookie that the ledger does not name, or the one that is away",
+    "waiting": "Start the bookie that is away",
+    "unreadable": "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`",
+    "copies_differ": "`ledgerlog ledgers show --replicas` reads the copies",
+    "target_failed": "Look at the log of this bookie",
+    "unreadable_record": "`ledgerlog ledgers check` shows why",
+}
+"""What to do after an attempt that ended so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +129,21 @@ class LedgerStatus:
             found.append(f"{self.lock_holder} handles the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
-            detail = f": {self.attempts.detail}" if self.attempts.detail else ""
+            detail = f" ({self.attempts.detail})" if self.attempts.detail else ""
             found.append(
-                f"{self.attempts.count} attempts failed, the last one with "
-                f"{self.attempts.refusal!r}{detail}; the next one follows after {pause_s:,.0f} s"
+                f"{self.attempts.count} attempts failed, the last one because "
+                f"{_meaning(self.attempts.refusal)}{detail}; the next one follows after "
+                f"{pause_s:,.0f} s. {ADVICE.get(self.attempts.refusal, '')}".rstrip()
             )
         if not self.workers_count and self.lock_holder is None:
             found.append("no worker of ledgerlog runs: start one with `ledgerlog autorecovery run`")
         return found or ["it waits in the queue for a free worker"]
+
+
+def _meaning(refusal: str) -> str:
+    """The meaning of the name of an outcome, which a newer worker may have written."""
+    known = JobOutcome.__members__.get(refusal.upper())
+    return repr(refusal) if known is None else known.value
 
 
 async def recovery_status(stores: MetadataStores) -> RecoveryStatus:
