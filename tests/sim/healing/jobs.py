@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from bookie_server.core.requests import StoredAdd, StoredBatchRead, StoredRead
-from ledgerlog_spark.model import Code, Version
+from ledgerlog_spark.model import Code
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as r
 from ledgerlog_spark.protocol.autorecovery.replicate.job import (
     LedgerReplication,
@@ -117,7 +117,7 @@ class Job:
             whole = r.WHOLE_LEDGER
             task = r.Task(
                 r.TaskQueue(self.kind),
-                Version(1, note.number),
+                note.version,
                 lost=note.bookies if self.kind == "mark" else frozenset(),
                 damaged=tuple(
                     r.DamagedCopies(name, whole, ((entry_id, entry_id),))

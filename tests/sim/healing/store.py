@@ -25,6 +25,12 @@ class Note:
     bookies: frozenset[str]
     number: int = 0
     damaged: frozenset[tuple[str, int]] = field(default_factory=frozenset)
+    incarnation: int = 1
+
+    @property
+    def version(self) -> Version:
+        """The version of the node."""
+        return Version(self.incarnation, self.number)
 
 
 class HealingStore(SimMetadataStore):
@@ -39,7 +45,7 @@ class HealingStore(SimMetadataStore):
         super().__init__(faults)
         self.notes: dict[str, dict[int, Note]] = {"mark": {}, "hole": {}, "move": {}}
         self.reports: dict[int, tuple[object, ...]] = {}
-        self.sessions = 0
+        self.sessions = self._created = 0
 
     def new_session(self) -> Session:
         self.sessions += 1
@@ -49,14 +55,17 @@ class HealingStore(SimMetadataStore):
         """Create a note, or merge into it. The version always rises."""
         found = self.notes[kind].get(ledger_id)
         if found is None:
-            self.notes[kind][ledger_id] = Note(bookies)
+            self.notes[kind][ledger_id] = note = Note(bookies)
+            if kind == "move":  # others than workers delete moves, without the lock
+                self._created += 1
+                note.incarnation = self._created
         else:
             found.bookies |= bookies
             found.number += 1
 
     def delete_note(self, kind: str, ledger_id: int, version: Version) -> bool:
         found = self.notes[kind].get(ledger_id)
-        if found is None or found.number != version.number:
+        if found is None or found.version != version:
             return False
         del self.notes[kind][ledger_id]
         return True

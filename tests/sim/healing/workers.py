@@ -121,7 +121,7 @@ class ApacheWorker:
             self._sleep()
             return
         note = marks[ledger_id]
-        self._go_on(ledger_id, Version(1, note.number), note.bookies)
+        self._go_on(ledger_id, note.version, note.bookies)
 
     def _is_closed(self, ledger_id: int) -> bool:
         record = self.world.store.records.get(ledger_id)

@@ -239,22 +239,12 @@ class JointAudit(HealingAudit):
         world = self.world
         if not any(healer.is_alive for healer in world.healers):
             world.start_healers(1)
-        self._note_moves(ledger_id, metadata)
-        super().check_ledger(ledger_id, world.store.records[ledger_id].value)
-
-    def _note_moves(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        for name, bookie in self.world.bookies.items():
+        for name, bookie in world.bookies.items():
             if bookie.is_in_limbo and any(
                 name in fragment.ensemble for fragment in metadata.fragments
             ):
-                self.world.store.note("move", ledger_id, frozenset({name}))
-
-    def _is_healed(self, ledger_id: int) -> bool:
-        """A worker may name a bookie in limbo meanwhile, from a list of before its loss."""
-        store = self.world.store
-        if ledger_id not in store.notes["move"]:
-            self._note_moves(ledger_id, store.records[ledger_id].value)
-        return super()._is_healed(ledger_id)
+                world.store.note("move", ledger_id, frozenset({name}))
+        super().check_ledger(ledger_id, world.store.records[ledger_id].value)
 
     def _end_vacation(self) -> None:
         """AUTORECOVERY.md#Y5: without faults, the vacation ends, and no note is left."""
