@@ -15,7 +15,7 @@ from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 
 FILE_SIZE_BYTES = 64 << 20
 START_TIMEOUT_SECONDS = 60.0
-DECOMMISSIONED = "was decommissioned"
+RETIRED = "was decommissioned"
 """The message of a bookie that never starts again contains this."""
 
 
@@ -119,7 +119,7 @@ class StartingBookie:
         return BookieUnavailableError(
             f"bookie {self._id} did not start: {reason}. Its log is {self._log_path}",
             bookie_id=self._id,
-            is_decommissioned=DECOMMISSIONED in reason,
+            is_retired=RETIRED in reason,
             log_path=str(self._log_path),
             retriable=not ended,
             definite=True,

@@ -301,7 +301,7 @@ class Cluster:
                 try:
                     running = starting[member_id].ready()
                 except BookieUnavailableError as refused:
-                    if not refused.fields["is_decommissioned"]:
+                    if not refused.fields["is_retired"]:
                         raise
                     on_progress(f"{member_id} was decommissioned, so it is not started")
                     del starting[member_id]
