@@ -28,7 +28,7 @@ class Parts:
     error: Exception | None = None
     report: Callable[[str, Any], None]
 
-    def __init__(self, _id: str, _stores: object, report: Any, _worker: object) -> None:
+    def __init__(self, _id: str, _stores: object, report: Any, *_settings: object) -> None:
         type(self).report = report
 
     async def run(self) -> None:
