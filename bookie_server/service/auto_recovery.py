@@ -8,6 +8,7 @@ from typing import Any
 
 from bookie_server.config import BookieSettings
 from bookie_server.service.logging import get_logger
+from bookie_server.service.metrics.gauges import AutoRecoveryNumbers
 from ledgerlog_spark.autorecovery.audit.service import settings_at
 from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.autorecovery.events import described
@@ -32,21 +33,21 @@ class BookieAutoRecovery:
         self._task = asyncio.create_task(self._recovery.run())
         self._task.add_done_callback(_report_crash)
 
-    def numbers(self) -> dict[str, float]:
-        """Return the gauges of this process, by name without prefix."""
+    def numbers(self) -> AutoRecoveryNumbers:
+        """Return the gauges of this process."""
         auditor, worker = self._recovery.auditor, self._recovery.worker
         counters = worker.counters
-        return {
-            "is_auditor": auditor.is_elected,
-            "bookies_lost": len(auditor.lost_bookies),
-            "jobs": worker.jobs_count,
-            "tasks_waiting": worker.candidates_count,
-            "ledgers_healed": counters.ledgers_healed,
-            "jobs_failed": counters.jobs_failed,
-            "members_replaced": counters.members_replaced,
-            "entries_copied": counters.entries_copied,
-            "bytes_copied": counters.bytes_copied,
-        }
+        return AutoRecoveryNumbers(
+            is_auditor=auditor.is_elected,
+            bookies_lost=len(auditor.lost_bookies),
+            jobs=worker.jobs_count,
+            tasks_waiting=worker.candidates_count,
+            ledgers_healed=counters.ledgers_healed,
+            jobs_failed=counters.jobs_failed,
+            members_replaced=counters.members_replaced,
+            entries_copied=counters.entries_copied,
+            bytes_copied=counters.bytes_copied,
+        )
 
     async def stop(self) -> None:
         """Drop all work, and close the connections. A second call does nothing."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -53,7 +53,7 @@ from bookie_server.service.membership.registration import BookieRegistration, Se
 from bookie_server.service.membership.vacation import OwnVacation
 from bookie_server.service.metrics.counters import ServiceCollector, ServiceCounters
 from bookie_server.service.metrics.durations import Durations
-from bookie_server.service.metrics.gauges import bookie_gauges
+from bookie_server.service.metrics.gauges import AutoRecoveryNumbers, bookie_gauges
 from bookie_server.service.metrics.loop_lag import LoopLag
 from bookie_server.service.port_claim import claim
 from bookie_server.service.read_only import ReadOnlyReason, ReadOnlySwitch
@@ -115,7 +115,7 @@ class Bookie:
         self._found: Sequence[FoundOutside] = ()
         self._storage: BookieStorage | None = None
         self._registration: BookieRegistration | None = None
-        self._auto_recovery_numbers: Callable[[], Mapping[str, float]] = dict
+        self._auto_recovery_numbers: Callable[[], AutoRecoveryNumbers] = AutoRecoveryNumbers
 
     @property
     def failure(self) -> Exception | None:

@@ -52,7 +52,7 @@ def descriptions() -> list[Description]:
     """Every metric that a bookie exports."""
     view, storage, v2, grpc, servicer, repair, dropped = (MagicMock() for _ in range(7))
     lanes = Lanes(1, 1 << 20)
-    names = bookie_gauges(view, storage, v2, grpc, servicer, lanes, repair, dropped, dict)
+    names = bookie_gauges(view, storage, v2, grpc, servicer, lanes, repair, dropped, MagicMock())
     lags = [("loop_lag_seconds", HISTOGRAM), ("loop_lag_max_seconds", GAUGE)]
     lags += [(key.replace("lag_", "lag_cpu_"), kind) for key, kind in lags]
     kinds = {

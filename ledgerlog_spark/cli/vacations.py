@@ -146,13 +146,8 @@ async def _look(wish: _Wish) -> Holdings | None:
         found = await stores.vacations.load(wish.bookie_id)
         if found is None or wish.dry_run:
             return await _survey(stores, wish)
-    if found.value.kind is not wish.kind and found.value.forbids_starts:
-        raise LocalProtocolError(
-            f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
-            "nothing was changed",
-            bookie_id=wish.bookie_id,
-        )
     if found.value.kind is not wish.kind:
+        _require_startable(wish, found.value)
         raise LocalProtocolError(
             f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
             "with the command of this name, and --cancel",
@@ -228,12 +223,7 @@ async def _cancel(wish: _Wish) -> None:
                 "changed",
                 bookie_id=wish.bookie_id,
             )
-        if found.value.forbids_starts:
-            raise LocalProtocolError(
-                f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
-                "nothing was changed",
-                bookie_id=wish.bookie_id,
-            )
+        _require_startable(wish, found.value)
         if not await stores.vacations.delete(wish.bookie_id, found.version):
             raise MetadataVersionError(
                 f"the vacation of bookie {wish.bookie_id} has just changed; nothing was changed, "
@@ -245,6 +235,15 @@ async def _cancel(wish: _Wish) -> None:
         print_json({"bookie_id": wish.bookie_id, "is_cancelled": True})
     else:
         console.print(text, soft_wrap=True)
+
+
+def _require_startable(wish: _Wish, vacation: Vacation) -> None:
+    if vacation.forbids_starts:
+        raise LocalProtocolError(
+            f"bookie {wish.bookie_id} is decommissioned already, and its cookie is deleted; "
+            "nothing was changed",
+            bookie_id=wish.bookie_id,
+        )
 
 
 async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation]:

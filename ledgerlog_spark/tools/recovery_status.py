@@ -26,12 +26,14 @@ QUEUES = ("marks", "holes", "moves", "unreadable")
 
 
 ADVICE = {
-    "no_spare": "Start a bookie that the ledger does not name, or the one that is away",
-    "waiting": "Start the bookie that is away",
-    "unreadable": "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`",
-    "copies_differ": "`ledgerlog ledgers show --replicas` reads the copies",
-    "target_failed": "Look at the log of this bookie",
-    "unreadable_record": "`ledgerlog ledgers check` shows why",
+    JobOutcome.NO_SPARE: "Start a bookie that the ledger does not name, or the one that is away",
+    JobOutcome.WAITING: "Start the bookie that is away",
+    JobOutcome.UNREADABLE: (
+        "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`"
+    ),
+    JobOutcome.COPIES_DIFFER: "`ledgerlog ledgers show --replicas` reads the copies",
+    JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
+    JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
 """What to do after an attempt that ended so."""
 
@@ -129,21 +131,18 @@ class LedgerStatus:
             found.append(f"{self.lock_holder} handles the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
+            # A newer worker may have written an outcome without a name here.
+            outcome = JobOutcome.__members__.get(self.attempts.refusal.upper())
+            meaning = repr(self.attempts.refusal) if outcome is None else outcome.value
+            advice = "" if outcome is None else ADVICE.get(outcome, "")
             detail = f" ({self.attempts.detail})" if self.attempts.detail else ""
             found.append(
-                f"{self.attempts.count} attempts failed, the last one because "
-                f"{_meaning(self.attempts.refusal)}{detail}; the next one follows after "
-                f"{pause_s:,.0f} s. {ADVICE.get(self.attempts.refusal, '')}".rstrip()
+                f"{self.attempts.count} attempts failed, the last one because {meaning}{detail}; "
+                f"the next one follows after {pause_s:,.0f} s. {advice}".rstrip()
             )
         if not self.workers_count and self.lock_holder is None:
             found.append("no worker of ledgerlog runs: start one with `ledgerlog autorecovery run`")
         return found or ["it waits in the queue for a free worker"]
-
-
-def _meaning(refusal: str) -> str:
-    """The meaning of the name of an outcome, which a newer worker may have written."""
-    known = JobOutcome.__members__.get(refusal.upper())
-    return repr(refusal) if known is None else known.value
 
 
 async def recovery_status(stores: MetadataStores) -> RecoveryStatus:

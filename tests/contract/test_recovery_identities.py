@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -109,30 +110,22 @@ async def cluster(two: Two) -> AsyncIterator[Cluster]:
     await cluster.client.aclose()
 
 
-async def require_healed(cluster: Cluster, ledger_id: int) -> None:
+@pytest.mark.parametrize(
+    ("change", "is_ours"),
+    [(Cluster.fix, True), (Cluster.fix, False), (Cluster.make_again, True)],
+    ids=["fixed, ours", "fixed, apache's", "made again, ours"],
+)
+async def test_a_replacement_whose_cookie_was_replaced_gets_the_entries_again(
+    cluster: Cluster, change: Callable[[Cluster], Awaitable[None]], *, is_ours: bool
+) -> None:
+    ledger_id = await cluster.dead_writer(is_ours=is_ours)
+    cluster.transport.before_answer = partial(change, cluster)
     closed = await cluster.client.seal(ledger_id)
     assert closed.last_entry_id == 0
     found = (await cluster.admin.ledgers.load(ledger_id)).value
     assert set(found.last_fragment.ensemble) == {"b0", "b1", "b3"}
     assert list(cluster.storages["b3"].ledgers[ledger_id].entries) == [0]
     assert cluster.transport.asked.count(("add", "b3")) == 2
-
-
-@pytest.mark.parametrize("is_ours", [True, False], ids=["ours", "apache's"])
-async def test_a_replacement_whose_cookie_was_fixed_gets_the_entries_again(
-    cluster: Cluster, *, is_ours: bool
-) -> None:
-    ledger_id = await cluster.dead_writer(is_ours=is_ours)
-    cluster.transport.before_answer = cluster.fix
-    await require_healed(cluster, ledger_id)
-
-
-async def test_a_replacement_whose_cookie_was_made_again_gets_the_entries_again(
-    cluster: Cluster,
-) -> None:
-    ledger_id = await cluster.dead_writer(is_ours=True)
-    cluster.transport.before_answer = cluster.make_again
-    await require_healed(cluster, ledger_id)
 
 
 async def test_a_ledger_is_not_closed_while_its_replacement_loses_entries(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from bookie_server.core.disk_use import DiskLevel
@@ -18,18 +18,19 @@ if TYPE_CHECKING:
     from bookie_server.service.grpc.service import BookieServicer
 
 
-OF_AUTO_RECOVERY = (
-    "is_auditor",
-    "bookies_lost",
-    "jobs",
-    "tasks_waiting",
-    "ledgers_healed",
-    "jobs_failed",
-    "members_replaced",
-    "entries_copied",
-    "bytes_copied",
-)
-"""The gauges of auto-recovery, which are 0 in a bookie without auto-recovery."""
+@dataclass(frozen=True, slots=True)
+class AutoRecoveryNumbers:
+    """The gauges of auto-recovery by name, which are 0 in a bookie without auto-recovery."""
+
+    is_auditor: bool = False
+    bookies_lost: int = 0
+    jobs: int = 0
+    tasks_waiting: int = 0
+    ledgers_healed: int = 0
+    jobs_failed: int = 0
+    members_replaced: int = 0
+    entries_copied: int = 0
+    bytes_copied: int = 0
 
 
 def bookie_gauges(
@@ -41,14 +42,10 @@ def bookie_gauges(
     lanes: Lanes,
     repair: RepairProgress,
     log_lines_dropped: Callable[[], int],
-    auto_recovery: Callable[[], Mapping[str, float]],
+    auto_recovery: Callable[[], AutoRecoveryNumbers],
 ) -> dict[str, Callable[[], float]]:
     """Return a map from gauge names without prefix to the functions that return the values."""
     directories = storage.directories
-
-    def of_auto_recovery(name: str) -> float:
-        return auto_recovery().get(name, 0)
-
     return {
         "connections": lambda: v2.connections_count,
         "ledgers": lambda: storage.ledgers_count,
@@ -72,7 +69,18 @@ def bookie_gauges(
         "watches_refused": lambda: servicer.watch_slots.refused,
         "watches_ended": lambda: servicer.watch_slots.ended,
         "log_lines_dropped": log_lines_dropped,
-        **{f"autorecovery_{one}": partial(of_auto_recovery, one) for one in OF_AUTO_RECOVERY},
+        **auto_recovery_gauges(auto_recovery),
         **repair_gauges(repair),
         **lane_gauges(lanes),
     }
+
+
+def auto_recovery_gauges(
+    numbers: Callable[[], AutoRecoveryNumbers],
+) -> dict[str, Callable[[], float]]:
+    """Return the functions of the gauges about auto-recovery."""
+
+    def gauge(name: str) -> Callable[[], float]:
+        return lambda: getattr(numbers(), name)
+
+    return {f"autorecovery_{one.name}": gauge(one.name) for one in fields(AutoRecoveryNumbers)}

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 from ledgerlog_spark.autorecovery.replicate.quiet import QuietLedgers
 from ledgerlog_spark.client.bookies import BookieChoice
 from ledgerlog_spark.client.errors_from_codes import outcome_of
+from ledgerlog_spark.client.identities import read_identities, stored_identities
 from ledgerlog_spark.errors import (
     LedgerLogError,
     LedgerNotFoundError,
@@ -21,13 +22,13 @@ from ledgerlog_spark.errors import (
     NeedsOperatorError,
     NotEnoughBookiesError,
 )
-from ledgerlog_spark.metadata.replication.ports import BookieIdentity, HeldLock
+from ledgerlog_spark.metadata.replication.ports import HeldLock
 from ledgerlog_spark.metadata.stores import MetadataStores
 from ledgerlog_spark.metadata.tree import NodeOperation
 from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata, Versioned
 from ledgerlog_spark.protocol.autorecovery.replicate import messages as m
 from ledgerlog_spark.protocol.ledger import messages as p
-from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import Failure, MetadataOutcome
 from ledgerlog_spark.wire.repair_notes import HoleKind, Unreadable, UnreadableRange
 
@@ -206,14 +207,13 @@ class StoreRequests:
         store = self._stores.identities
         try:
             self._require_session()
-            found = [await store.load(bookie_id) for bookie_id in effect.bookie_ids]
+            identities = await read_identities(store, effect.bookie_ids)
         except LedgerLogError:
             return IdentitiesRead(effect.request, None)
-        identities = tuple(Identity(one.bookie_id, one) for one in found if one is not None)
         return IdentitiesRead(effect.request, identities)
 
     async def _cas(self, effect: p.CasMetadata) -> p.MetadataWritten:
-        identities = [cast("BookieIdentity", one.token) for one in effect.identities]
+        identities = stored_identities(effect.identities)
         try:
             self._require_session()
             written = await self._stores.ledgers.replace(

@@ -295,7 +295,7 @@ class ReplicationWorker:
         self._wake.set()
         if task.cancelled():  # perhaps before its first step
             self._schedule.end(key, None, _now_ms())
-        if not task.cancelled() and task.exception() is not None:
+        elif task.exception() is not None:
             self._report("job_crashed", task.exception())
 
     async def _wait_in_grace(self, effect: StartTimer) -> TimerFired:

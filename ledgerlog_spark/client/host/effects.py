@@ -15,16 +15,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 from ledgerlog_spark.client.errors_from_codes import outcome_of
 from ledgerlog_spark.client.handles.ledger_bytes import LedgerBytes
 from ledgerlog_spark.client.host.event_queue import EventQueue, Machine
+from ledgerlog_spark.client.identities import read_identities, stored_identities
 from ledgerlog_spark.client.services import Services
 from ledgerlog_spark.errors import LedgerLogError
-from ledgerlog_spark.metadata.replication.ports import BookieIdentity
 from ledgerlog_spark.model import NO_ENTRY, Code, LedgerMetadata, Versioned
-from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, Identity, ReadIdentities
+from ledgerlog_spark.protocol.ledger.identities import IdentitiesRead, ReadIdentities
 from ledgerlog_spark.protocol.ledger.messages import (
     AddReplied,
     AddRequested,
@@ -300,7 +300,7 @@ class MachineHost(EventQueue[Event]):
         store, ledger_id = self._services.ledgers, self._ledger.ledger_id
         if not effect.identities:
             return await store.write(ledger_id, effect.metadata, effect.version)
-        identities = [cast("BookieIdentity", one.token) for one in effect.identities]
+        identities = stored_identities(effect.identities)
         return await store.replace(ledger_id, effect.metadata, effect.version, identities)
 
     async def _read_identities(self, effect: ReadIdentities) -> None:
@@ -308,8 +308,7 @@ class MachineHost(EventQueue[Event]):
         store = self._services.identities
         try:
             async with asyncio.timeout(self._services.settings.metadata_timeout_ms / 1e3):
-                found = [await store.load(bookie_id) for bookie_id in effect.bookie_ids]
-            identities = tuple(Identity(one.bookie_id, one) for one in found if one is not None)
+                identities = await read_identities(store, effect.bookie_ids)
         except LedgerLogError as error:
             _outcome_or_raise(error)
         except TimeoutError:

@@ -69,7 +69,7 @@ class HealingChecker(ReleaseChecker):
 
     def emptied(self, bookie: str) -> None:
         """Record that a bookie has lost its directory. No record names this bookie."""
-        self.copies.forget(bookie)
+        self.copies.release(bookie)
         self._held.pop(bookie, None)
         self.fenced.pop(bookie, None)
         for holders in self.stored.values():

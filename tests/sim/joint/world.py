@@ -63,7 +63,7 @@ class JointChecker(HealingChecker):
         Its acknowledgements stay: a writer may confirm an entry with them.
         """
         self._doubted[bookie] = frozenset(self._held.pop(bookie, ()))
-        self.copies.forget(bookie)
+        self.copies.release(bookie)
         self.fenced.pop(bookie, None)
 
     def formatted(self, bookie: str) -> None:

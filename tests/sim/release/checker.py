@@ -38,10 +38,6 @@ class ReleasedCopies(Copies):
             if name == bookie:
                 copies[:] = [one for one in copies if one.acked == NEVER]
 
-    def forget(self, bookie: str) -> None:
-        """Record that a bookie has lost its directory."""
-        self.release(bookie)
-
 
 class ReleaseChecker(LossChecker):
     """All invariants of one ledger.

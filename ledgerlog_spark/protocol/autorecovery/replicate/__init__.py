@@ -10,9 +10,9 @@ changes of bookies, need no code of their own: the next pass handles them.
     LoadMetadata, ListRegistered, ListEntries of each member <────────────────────┐
      ├─ everything is whole ───> DeleteTask at the version of LoadTask            │
      ├─ a registered member lacks entries: ReadCopies, AddCopies, ForceEntries ───┤
-     ├─ a member is lost: ReadIdentities, ListEntries of the target, ReadCopies,    │
-     │  AddCopies, ForceEntries, ListEntries, CasMetadata ──────────────────────────┤
-     └─ the open last fragment names a lost bookie: StartTimer, RecoverForCopies ────┘
+     ├─ a member is lost: ReadIdentities, ListEntries of the target, ReadCopies,  │
+     │  AddCopies, ForceEntries, ListEntries, CasMetadata ────────────────────────┤
+     └─ the open last fragment names a lost bookie: StartTimer, RecoverForCopies ─┘
 
 - `job`: the machine. `copying`: reads and adds copies. `needs`: finds missing copies by the lists.
 - `messages`: effects and replies. `targets`: the bookie that gets a copy. `ranges`: runs of ids.
