@@ -80,8 +80,10 @@ class _Wish:
         if held is not None and not self.yes:
             # No event loop runs now, so Ctrl-C ends the question.
             confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
+        if held is not None:
+            asyncio.run(_begin(self, held))
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(_go(self, held))
+            asyncio.run(_show(self))
             return
         console.print(
             f"the vacation of bookie {self.bookie_id} continues: run the same command to see its "
@@ -156,13 +158,17 @@ async def _look(wish: _Wish) -> Holdings | None:
     return None
 
 
-async def _go(wish: _Wish, held: Holdings | None) -> None:
-    """Write a new vacation, and show the progress."""
+async def _begin(wish: _Wish, held: Holdings) -> None:
+    """Write a new vacation."""
     async with metadata(wish.uri) as stores:
-        if held is not None:
-            # While the command waited for the answer, another vacation may have begun.
-            _refuse(wish, _reasons(wish, held, await surroundings(stores, wish.bookie_id)))
-            await _write(stores, wish)
+        # While the command waited for the answer, another vacation may have begun.
+        _refuse(wish, _reasons(wish, held, await surroundings(stores, wish.bookie_id)))
+        await _write(stores, wish)
+
+
+async def _show(wish: _Wish) -> None:
+    """Show the progress until the vacation ends."""
+    async with metadata(wish.uri) as stores:
         await _follow(stores, wish)
 
 
@@ -270,18 +276,14 @@ async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation
 
 
 async def _follow(stores: MetadataStores, wish: _Wish) -> None:
-    speed, vacation, has_auditor = Speed(), None, True
+    speed, vacation, hindrance = Speed(), None, ""
     show = _Lines() if wish.as_json or not sys.stdout.isatty() else _Bar(wish)
     try:
         with show:
             async for vacation in _states(stores, wish):
-                had_auditor = has_auditor
-                has_auditor = await stores.auditor_election.current() is not None
-                if had_auditor and not (has_auditor or vacation.is_over):
-                    typer.echo(
-                        "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`",
-                        err=True,
-                    )
+                before, hindrance = hindrance, await _hindrance(stores)
+                if hindrance not in ("", before) and not vacation.is_over:
+                    typer.echo(hindrance, err=True)
                 left = max(0, vacation.ledgers_left), max(0, vacation.bytes_left)
                 show.update(vacation, speed.note(asyncio.get_running_loop().time(), *left))
     except MetadataUnavailableError:
@@ -296,6 +298,15 @@ async def _follow(stores: MetadataStores, wish: _Wish) -> None:
         print_json({"bookie_id": wish.bookie_id, **asdict(vacation)})
         return
     console.print(_ended(wish, vacation), soft_wrap=True)
+
+
+async def _hindrance(stores: MetadataStores) -> str:
+    """Why nothing is moved, if the whole cluster is the reason; empty otherwise."""
+    if not await stores.recovery_switch.is_enabled():
+        return "auto-recovery is disabled, so nothing is moved: run `ledgerlog autorecovery enable`"
+    if await stores.auditor_election.current() is None:
+        return "no auditor runs, so nothing is moved: start `ledgerlog autorecovery run`"
+    return ""
 
 
 def _ended(wish: _Wish, vacation: Vacation) -> str:
@@ -323,7 +334,7 @@ def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
         text += (
             f"; {counted(count, 'open ledger waits', 'open ledgers wait')} for a writer that "
             f"replaces the bookie ({_some(waiting)}): if the writer has ended, run "
-            "`ledgerlog ledgers seal`"
+            "`ledgerlog ledgers seal`, and a worker moves them within five minutes"
         )
     if unreadable:
         text += (

@@ -19,6 +19,7 @@ from ledgerlog_spark.errors import (
     NotEnoughBookiesError,
     RemoteProtocolError,
 )
+from ledgerlog_spark.metadata.registration import Registration
 from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, Versioned
 from ledgerlog_spark.waits import Deadline
 
@@ -52,6 +53,7 @@ async def probe_bookie(
 
     Raises:
         BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
+            Not retriable if no bookie of the cluster ever had this id.
         LedgerLogError: The errors of appends and reads.
     """
     services = client.services
@@ -68,18 +70,29 @@ async def probe_bookie(
         return await services.ledgers.create(ledger_id, only_here)
 
     if bookie_id not in await services.registration.writable():
-        await services.registration.info(bookie_id)  # raises an error if the bookie is down
-        raise BookieUnavailableError(
-            f"bookie {bookie_id} is read-only, so it accepts no new ledger; `ledgerlog bookies "
-            "list` shows the states of all bookies",
-            bookie_id=bookie_id,
-            definite=True,
-        )
+        raise await _not_writable(services.registration, bookie_id)
     spec = LedgerSpec(Quorum(1, 1, 1), DigestType.CRC32C, b"", APPLICATION, False, False)
     payloads = [b"sanity %d" % number for number in range(entries)]
     async with Deadline(timeout_s, late):
         writer = await client.create_registered_ledger(create, spec)
     return await _probe(client, writer, payloads, timeout_s, late)
+
+
+async def _not_writable(registration: Registration, bookie_id: str) -> LedgerLogError:
+    """The error about a bookie that accepts no new ledger. Nothing has been written yet."""
+    see = "`ledgerlog bookies list` shows the states of all bookies"
+    if bookie_id in await registration.read_only():
+        what = f"bookie {bookie_id} is read-only, so it accepts no new ledger; {see}"
+    elif bookie_id in await registration.known():
+        what = f"bookie {bookie_id} is not registered: it is down, or it cannot reach ZooKeeper"
+    else:
+        return BookieUnavailableError(
+            f"bookie {bookie_id} has never joined the cluster; {see}",
+            bookie_id=bookie_id,
+            definite=True,
+            retriable=False,
+        )
+    return BookieUnavailableError(what, bookie_id=bookie_id, definite=True)
 
 
 async def probe_cluster(

@@ -110,7 +110,10 @@ class LedgerStatus:
     def reasons(self) -> list[str]:
         """Why the ledger is not healed, in plain words, the most important reason first."""
         if self.metadata is None:
-            return ["the ledger does not exist; a worker deletes its marks"]
+            return [
+                "the ledger does not exist"
+                + ("; a worker deletes its entries in the queues" if self.is_queued else "")
+            ]
         found = []
         if self.unreadable:
             entries = sum(e.last_entry_id - e.first_entry_id + 1 for e in self.unreadable)

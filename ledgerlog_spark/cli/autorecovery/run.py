@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from ledgerlog_spark.cli.options import DEFAULT_URI, ServiceUri
+from ledgerlog_spark.metadata.registration import checked_bookie_id
 
 RUN_EXAMPLE = "ledgerlog autorecovery run --rate 50 >> autorecovery.log"
 MEBIBYTE = 1 << 20
@@ -45,6 +46,8 @@ def run_autorecovery(
     from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
     from ledgerlog_spark.upkeep.service import standard_output
 
+    if member:
+        checked_bookie_id(member)  # the auditor's node and the locks have this name, as a bookie's
     settings = WorkerSettings(jobs_max=jobs, bytes_per_second_max=int(rate * MEBIBYTE))
     with standard_output() as write_line:
         audit = settings_at(int(check_rate * MEBIBYTE))

@@ -199,7 +199,7 @@ async def require_cluster(tree: znodes.ZnodeTree, root: str) -> None:
         if await tree.stat(root) is None:
             raise MetadataError(
                 f"no cluster at {root} of {tree.address}: check the path of the metadata service "
-                "URI, or create a cluster there by starting a bookie",
+                "URI, or create a cluster there with `ledgerlog cluster init`",
                 root=root,
                 address=tree.address,
             )

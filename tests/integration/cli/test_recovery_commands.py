@@ -165,7 +165,7 @@ def test_a_ledger_is_explained(run: Run, client: BlockingClient, cluster: Cluste
     ):
         assert expected in text
     gone = run("autorecovery", "status", "--ledger", 999_999, "--json").json
-    assert gone["reasons"] == ["the ledger does not exist; a worker deletes its marks"]
+    assert gone["reasons"] == ["the ledger does not exist"]
 
 
 def test_only_reported_losses_are_accepted(run: Run, client: BlockingClient) -> None:

@@ -87,6 +87,15 @@ def test_ctrl_c_ends_the_display_and_cancel_ends_the_vacation(run: Run, cluster:
         watching.kill()
     assert "no auditor runs" in warned
     assert "the vacation of bookie bookie-1 continues" in said
+    run("autorecovery", "disable")
+    again = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
+    try:
+        assert again.stderr is not None
+        assert "auto-recovery is disabled" in again.stderr.readline()
+    finally:
+        again.kill()
+        again.communicate()
+        run("autorecovery", "enable")
     other = run("bookies", "decommission", "bookie-1", "--yes")
     assert "has a vacation of kind drain" in other.err
     second = run("bookies", "drain", "bookie-2", "--yes")
@@ -107,7 +116,7 @@ def test_a_vacation_that_began_during_the_question_is_noticed(run: Run, cluster:
             other = Vacation(VacationKind.DRAIN, VacationPhase.DRAINING)
             version = await stores.vacations.write("bookie-2", other, None)
             try:
-                await vacations._go(wish, held)
+                await vacations._begin(wish, held)
             finally:
                 await stores.vacations.delete("bookie-2", version)
 

@@ -64,13 +64,16 @@ class Cluster:
         self.before_write: Callable[[], None] = lambda: None
         self.round_trips = 0
         self.adds: list[m.SendAdd] = []
+        self.holes: list[m.HolesLeft] = []
         self.batches: list[m.SendReadBatch] = []
 
     def run(self, recovery: LedgerRecovery) -> m.Effect:
         """Return the last indication. Timers fire only when no other request is open."""
+        self.holes = []
         effects = recovery.handle(m.Start())
         timers: list[m.StartTimer] = []
         while True:
+            self.holes += [e for e in effects if isinstance(e, m.HolesLeft)]
             last = [e for e in effects if isinstance(e, m.LedgerClosed | m.LedgerFailed)]
             if last:
                 return last[0]
@@ -88,6 +91,8 @@ class Cluster:
             case m.CasMetadata(request, metadata, version, identities):
                 assert version == self.stored.version
                 self.before_write()
+                if version != self.stored.version:
+                    return m.MetadataWritten(request, m.MetadataOutcome.CONFLICT)
                 if self.identities(one.bookie_id for one in identities) != identities:
                     return m.MetadataWritten(request, m.MetadataOutcome.BOOKIE_CHANGED)
                 self.stored = Versioned(metadata, Version(1, version.number + 1))
@@ -354,6 +359,26 @@ def test_one_bookie_less_to_write_back_to_is_enough_without_a_replacement() -> N
     cluster = Cluster(OPEN, holding(0))
     cluster.add_code = lambda send: Code.OK if send.bookie_id != "b1" else Code.TIMEOUT
     assert isinstance(cluster.run(recovery()), m.LedgerClosed)
+
+
+@pytest.mark.parametrize("last_bookie", ["b2", "b9"])
+def test_holes_are_reported_only_in_the_fragments_that_this_attempt_wrote(last_bookie: str) -> None:
+    """Another recovery closes first, and its ensemble may differ: b1 may have its entry there."""
+    cluster = Cluster(OPEN, holding(0))
+    cluster.add_code = lambda send: Code.OK if send.bookie_id != "b1" else Code.TIMEOUT
+
+    def close_first() -> None:
+        stored, version = cluster.stored.value, cluster.stored.version
+        if stored.state is LedgerState.IN_RECOVERY:
+            theirs = stored.with_fragments((Fragment(0, ("b0", "b1", last_bookie)),))
+            closed = theirs.closed(last_entry_id=0, length=10)
+            cluster.stored = Versioned(closed, Version(1, version.number + 1))
+
+    cluster.before_write = close_first
+    end = cluster.run(recovery())
+    assert isinstance(end, m.LedgerClosed)
+    named = [hole.bookie_id for each in cluster.holes for hole in each.holes]
+    assert named == (["b1"] if last_bookie == "b2" else [])
 
 
 def test_a_ledger_that_was_closed_below_what_is_listed_needs_an_operator() -> None:

@@ -124,6 +124,24 @@ async def test_a_head_that_is_missing_or_damaged_is_found(world: LogWorld) -> No
     assert not (await log.check()).is_readable
 
 
+async def test_a_finding_that_a_second_look_does_not_show_is_dropped(
+    world: LogWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A write between two reads of one look can look like damage."""
+    log = await damaged(world)
+    listings, looks = LogListings(log.stores), 0
+    read_head = listings._logs.read_head
+
+    async def missing_at_first(log_id: str) -> Any:
+        nonlocal looks
+        looks += 1
+        return None if looks == 1 else await read_head(log_id)
+
+    monkeypatch.setattr(listings._logs, "read_head", missing_at_first)
+    checked = await listings.check("flights")
+    assert (checked.findings, looks) == ([], 2)
+
+
 async def test_a_name_that_leads_to_another_log_is_found(world: LogWorld) -> None:
     log = await damaged(world)
     await log.change_head(lambda head: replace(head, name="others"))
