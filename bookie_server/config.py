@@ -171,11 +171,12 @@ class BookieSettings(BaseSettings):
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. 0 writes and syncs the first record immediately.
         change_interval_ms: Time between two rises of the counter of the directory while the bookie
-            stores data. A copy of the directory that is younger is not recognised as an older copy.
+            stores data. A copy that was made within this time may not be recognised as an older
+            copy.
         allow_lost_directory: Start with an empty directory although the cluster has the cookie of
             this bookie, because its data is lost. The bookie then starts in doubt: it denies no
-            entry that it may have lost. Without this setting, such a start is refused, because the
-            disk may only not be mounted. Only for a bookie with one directory.
+            entry that it may have lost. Without this setting, such a start is refused, because
+            perhaps the disk is only not mounted. Only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: Time without an add after which a pass also deletes the entries of a
             closed ledger whose metadata no longer names the bookie, for example because the entries
@@ -209,7 +210,7 @@ class BookieSettings(BaseSettings):
             second; 0 sets no limit.
         autorecovery_check_bytes_per_s: Number of bytes that the digest check of auto-recovery reads
             in a second, while it runs in this bookie. The check reads every copy within 30 days if
-            this rate allows it; otherwise, the event `check_late` reports this.
+            this rate allows it. If it takes longer, the event `check_late` reports the delay.
         drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """

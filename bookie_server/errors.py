@@ -164,7 +164,7 @@ class UncleanDirectoryError(StartupError):
 
 
 class ForeignJournalError(StartupError):
-    """The journal directory has files of another directory, or of a copy; has `path`."""
+    """The journal's files are of another directory, or of a copy of this directory; has `path`."""
 
 
 class MissingJournalError(StartupError):

@@ -273,7 +273,7 @@ class Standing(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataAnswer:
-    """What the metadata store has about a ledger.
+    """The answer of the metadata store about a ledger.
 
     Attributes:
         standing: This bookie's part in the ledger.

@@ -127,7 +127,7 @@ def is_in_limbo(cleared_epoch: int | None, doubt: Doubt) -> bool:
 
 
 def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Denial:
-    """Return how to answer for an entry, a last entry or a LAC that the bookie cannot vouch for.
+    """Return how to answer about an entry, a last entry or a LAC that the bookie does not have.
 
     Args:
         cleared_epoch: The epoch up to which the ledger is cleared; None without a state.

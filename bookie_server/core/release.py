@@ -37,9 +37,9 @@ class AddPeriods:
             self._begun_ms.popleft()
 
     def quiet_before(self, now_ms: int) -> int:
-        """Return the number of the newest period that began at least the wait ago.
+        """Return the number of the newest period that is at least as old as the wait.
 
-        A ledger whose last add was in an earlier period got no add for the wait.
+        A ledger whose last add was in an earlier period got no add for at least this time.
         """
         young = sum(now_ms - begun_ms < self._wait_ms for begun_ms in self._begun_ms)
         return max(0, self.current - young)

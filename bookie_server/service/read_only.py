@@ -8,7 +8,7 @@ from bookie_server.storage.directories.opening import BookieStorage
 
 
 class ReadOnlyReason(Enum):
-    """A reason from outside of the storage, which has reasons of its own, such as its device."""
+    """A reason from outside of the storage. The storage has others, such as a full device."""
 
     ADMINISTRATOR = "administrator"
     VACATION = "vacation"

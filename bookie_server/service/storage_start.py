@@ -27,7 +27,7 @@ def storage_settings(
 ) -> StorageSettings:
     """Return the settings for the storage of one directory."""
     count = len(settings.places)
-    # Each directory of a bookie with several ones gets its part, and 0 means no limit.
+    # If a bookie has several directories, each gets its part. 0 means no limit.
     bytes_per_s = -(-settings.compaction_bytes_per_s // count)
     return StorageSettings(
         file_size_bytes=settings.file_size_bytes,

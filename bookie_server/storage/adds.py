@@ -214,7 +214,7 @@ class AddPath:
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         while True:
-            # The answer counts for the doubt of the question. A later loss is not covered.
+            # The answer counts only for the doubt at this moment, and not for a later loss.
             before, epoch = self._health.doubt, self._health.check_epoch
             checked = await check_in_time(self._shared, ledger_id)
             standing = Standing.UNKNOWN if self._health.has_failed else checked.standing

@@ -30,7 +30,7 @@ class Releases:
         self._periods = AddPeriods(self._wait_ms, shared.clock.monotonic_ms())
 
     async def candidates(self) -> list[int]:
-        """Return the ids of the ledgers that got no add for the wait, in ascending order."""
+        """Return the ids of the ledgers that got no add for `release_wait_ms`, ascending."""
         self._periods.advance(self._shared.clock.monotonic_ms())
         self._shared.health.add_period = self._periods.current
         quiet_before = self._quiet_before()

@@ -88,7 +88,10 @@ async def stored_about(stores: MetadataStores, bookie_id: str) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What a directory has about its bookie. `problem` is why a file cannot be read, or empty."""
+    """What the files of a directory contain about its bookie.
+
+    `problem` is why a file cannot be read, or empty.
+    """
 
     path: str
     cookie: Cookie | None

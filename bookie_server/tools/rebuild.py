@@ -93,7 +93,7 @@ async def _write(
 ) -> None:
     """Write the finish record again, at its place.
 
-    After a crash during the write, the index is damaged as before.
+    After a crash during the write, the index is still damaged.
     """
     entry = file.entry
     encoding = index.encoding(file.identity)

@@ -73,8 +73,8 @@ class ControlServices:
     async def info(self, bookie_id: str) -> pb.GetInfoReply | None:
         """The state and the figures of a bookie.
 
-        None: the bookie does not answer, or is a bookie of Apache BookKeeper, which has no control
-        service.
+        The result is None if the bookie does not answer, or if it is a bookie of Apache BookKeeper,
+        which has no control service.
         """
         import grpc
 

@@ -171,7 +171,7 @@ class BookieChoice:
         found = adherence(ensemble, quorum, self._known_now(), self._policy)
         if found.broken and found.broken != self._reported:
             _logger.warning(
-                "new entries are not placed as the policy wants: %s. `ledgerlog bookies policy` "
+                "new entries are not placed as the policy requires: %s. `ledgerlog bookies policy` "
                 "shows the policy and the places of all bookies",
                 found,
             )

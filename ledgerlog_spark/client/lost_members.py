@@ -34,7 +34,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WatchedMember(Protocol):
-    """A writer, as this module sees it."""
+    """The part of a writer that this module uses."""
 
     @property
     def ensemble(self) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class Seldom:
             key: What the line is about. At most `KEYS_MAX` keys are kept.
 
         Returns:
-            None: this line is left out too. "" if no line was left out.
+            None if this line is left out too; "" if no line was left out.
         """
         now = asyncio.get_running_loop().time()
         last = self._written.get(key)

@@ -17,8 +17,7 @@ from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 PAYLOAD_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - ENTRY_HEADER_SIZE_BYTES - 20
-"""Maximum payload of one entry: a little less than 5 MiB, if its digest is the largest (20 bytes).
-"""
+"""Maximum payload of one entry: a little less than 5 MiB, with the largest digest (20 bytes)."""
 
 _PARTS = {
     "writer": WriterSettings,

@@ -48,7 +48,7 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """What the cluster gave up of a ledger, read after a sync; None for nothing.
+        """The accepted losses of a ledger in the cluster, read after a sync; None without one.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or it is damaged.

@@ -20,7 +20,7 @@ async def write_node(
     After a lost answer, the same data in the store counts as written.
 
     Returns:
-        None: another process wrote or deleted the node first; nothing was changed.
+        None if another process wrote or deleted the node first; then nothing was changed.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:
@@ -96,8 +96,8 @@ async def delete_node(tree: znodes.ZnodeTree, path: str, version: Version | None
     """Delete a node at a version, or at any version.
 
     Returns:
-        False: the node has changed, or did not exist. After a lost answer, a missing node counts as
-        deleted by this call.
+        False if the node has changed, or did not exist. After a lost answer, a missing node counts
+        as deleted by this call.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:

@@ -35,7 +35,7 @@ ADVICE = {
     JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
-"""What to do after an attempt that ended so."""
+"""What an operator should do after an attempt with this outcome."""
 
 
 @dataclass(frozen=True, slots=True)

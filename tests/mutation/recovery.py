@@ -46,7 +46,7 @@ MUTATIONS = [
     Mutation(
         "bookie_without_a_cookie_counts_once",
         TAIL,
-        "                    self._bookies.settle(index)  # so that the same bookie counts again\n",
+        "                    self._bookies.settle(index)  # so that this failure counts too\n",
         "",
         "bookies without cookies are chosen forever",
     ),

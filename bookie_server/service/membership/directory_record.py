@@ -258,7 +258,7 @@ class DirectoryRecord:
         """Let the next call replace the changed record, if a start would accept it.
 
         An operator has changed the record, or another process serves with this bookie id. Without
-        this call, the record would not be that of this process, and a later doubt would get no
+        this call, this process could no longer write the record, and a later doubt would get no
         date.
         """
         try:

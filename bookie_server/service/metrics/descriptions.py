@@ -137,13 +137,13 @@ MEANINGS: Final = {
         "of a daemon is elected, or if there is none."
     ),
     "autorecovery_bookies_lost": (
-        "Bookies that are away, as the elected auditor sees them: they have a cookie, or a ledger "
+        "Bookies that are away, according to the elected auditor: they have a cookie, or a ledger "
         "names them, and they are not registered. 0 on the other bookies. **Above 0: new entries "
         "of some ledgers have fewer copies until the bookie is back or replaced.**"
     ),
     "autorecovery_jobs": "Ledgers that this bookie's replication worker is healing.",
     "autorecovery_tasks_waiting": (
-        "Ledgers that wait for a replication worker, as this worker saw them when it last looked "
+        "Ledgers that wait for a replication worker, as this worker found them when it last looked "
         "at the queues. It looks at 1,000 ledgers of each queue at a time."
     ),
     "autorecovery_ledgers_healed": "Ledgers that this worker healed since the start.",

@@ -1,4 +1,4 @@
-"""Sends a request about a ledger that is unknown to all directories to each of them.
+"""Sends a request to each directory if no directory has a state of the ledger.
 
 A directory that has failed, or that may have lost records, does not deny that the ledger exists.
 So the bookie denies it only if every directory does.

@@ -30,7 +30,8 @@ class JoinedLosses:
     """Raises, dates and ends the doubt of all directories that have not failed.
 
     A directory that has failed never denies that a ledger exists, and its ledgers are not repaired.
-    After a restart, either its doubt follows, or it is removed, which begins an epoch.
+    After a restart, either it gets the doubt of the others, or it is removed, which begins an
+    epoch.
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:

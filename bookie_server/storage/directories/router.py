@@ -1,8 +1,8 @@
 """The storage of a bookie with several directories. It passes each request to one directory.
 
 The calls are those of `LedgerStorage`. After a directory has failed, its ledgers answer IO_ERROR,
-except for entries that can still be read. All other directories refuse regular adds, and go on with
-reads, fences and the adds of recovery. The storage ends when all directories have failed.
+except for entries that can still be read. All other directories refuse regular adds, and continue
+with reads, fences and the adds of recovery. The storage ends when all directories have failed.
 """
 
 from __future__ import annotations

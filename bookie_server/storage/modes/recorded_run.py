@@ -51,9 +51,10 @@ class RecordedRun:
     async def may_sync_later(self, *, has_adds: bool) -> bool:
         """Return whether a group may be written without a sync. Calls end in their order.
 
-        The MANIFEST must list the run. A group with adds waits until it does, and the result is
-        False if the MANIFEST has no room. A group without adds is synced if the run is not listed,
-        because a deletion takes effect after the write, and the next MANIFEST contains this effect.
+        The MANIFEST must list the run. A group with adds waits until the MANIFEST lists it. The
+        result is False if the MANIFEST has no room. If the run is not listed, a group without adds
+        is synced: a deletion takes effect after its write, and the next MANIFEST contains this
+        effect.
         """
         if self._listing is not None:
             await self._listing

@@ -167,7 +167,7 @@ class UnsyncedWriter:
     def fail(self) -> None:
         """Record that written groups may be lost, so the next start must not trust the files.
 
-        If all written groups are synced, a failure takes no group.
+        If all written groups are synced, a failure loses no group.
         """
         if self._checkpoints.is_synced:
             return

@@ -39,7 +39,7 @@ LEASE = "autorecovery-checks"
 DELAY_SECONDS = 60
 """The delay that the first auditor of a cluster stores."""
 POLL_SECONDS = 0.25
-"""How often the connection to the store is looked at."""
+"""Time between two checks of the connection to the store."""
 LEASE_SECONDS = 10.0
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
@@ -111,7 +111,7 @@ class AuditService:
 
     @property
     def lost_bookies(self) -> tuple[str, ...]:
-        """The bookies that are lost, as the elected auditor sees them; () in other processes."""
+        """The bookies that are lost, according to the elected auditor; () in other processes."""
         return self._auditor.lost if self._auditor is not None else ()
 
     async def run(self) -> None:

@@ -50,8 +50,7 @@ NEXT_PART_SECONDS = 1.0
 """The next part of a long queue is walked after this time, if no task of the last part is due."""
 REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
-"""Number of ledgers of each queue that one look considers. The next look considers the next ones.
-"""
+"""Number of ledgers of each queue that one look considers. The next look continues after them."""
 JOBS_OPEN_MAX = 1_000
 """Number of jobs, including those that only wait for the writer of an open ledger."""
 DETAIL_MAX = 500

@@ -1,7 +1,7 @@
 """Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
 The header of an entry contains the LAC at the time when the entry was sent. So without this module,
-bookies would learn only from the next entry that the newest entry is confirmed. The writer
+bookies would get the confirmation of the newest entry only with the next entry. The writer
 immediately sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie
 may forget such a notification. So a writer that stays idle also writes the LAC to all bookies of
 the ensemble, a little later. A confirmed entry stays confirmed. So a LAC needs no quorum, and a

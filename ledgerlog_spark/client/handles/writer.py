@@ -74,10 +74,10 @@ class WriteHandle:
     ) -> None:
         """Create the handle of a new ledger, which has no entries.
 
-        If `changes_ensemble` is false, the first failure of a bookie ends the handle. The bookies
-        `absent` of the ensemble are not registered, so they get nothing yet. `on_failed`
-        gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
-        is called.
+        If `changes_ensemble` is false, the first failure of a bookie ends the handle. `absent` are
+        bookies of the ensemble that are not registered. They get nothing yet. `on_failed` gets the
+        reason why appends are no longer accepted. Pending appends fail before `on_failed` is
+        called.
         """
         metadata = created.value
         settings = services.settings

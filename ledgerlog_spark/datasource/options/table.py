@@ -41,7 +41,7 @@ class Option:
     parse: Callable[[str], Any] = field(repr=False)  # raises ValueError with the valid values
     meaning: str
     unit: str = ""
-    attribute: str = ""  # the name of the field
+    attribute: str = ""  # the name of its field of `SourceOptions`
     default: Any = None
 
     @property

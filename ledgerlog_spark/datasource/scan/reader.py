@@ -46,7 +46,7 @@ class BatchReader(DataSourceReader):
         parallelism: int = 1,
         pinned: str | None = None,
     ) -> None:
-        """Make a reader. `schema_json` is the schema that Spark wants, as JSON.
+        """Make a reader. `schema_json` is the schema that Spark requires, as JSON.
 
         `pinned` is the text of the rows that an earlier scan of the JVM engine chose
         (`scan.pinned`).
@@ -71,7 +71,7 @@ class BatchReader(DataSourceReader):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that Spark wants."""
+        """The columns that Spark requires."""
         return arrow_schema_of(self._schema_json)
 
     def partitions(self) -> Sequence[InputPartition]:
@@ -173,7 +173,7 @@ class RawReader(DataSourceReader):
         payloads: list[bytes] = []
         size_bytes = 0
         with self._open() as ledger:
-            # The driver saw that these entries are confirmed, but some bookies may not have
+            # The driver has read that these entries are confirmed, but some bookies may not have
             # received this LAC yet.
             first, last = partition.first_entry_id, partition.last_entry_id
             for batch in ledger.read_batches(first, last, is_listed=True):

@@ -89,8 +89,8 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
     """Divide `total` as evenly as possible. No part is larger than the number in `wanted`.
 
-    The sum is `total` or less. If two logs both get less than they want, their shares
-    differ by at most one.
+    The sum is `total` or less. If two logs both get less than their numbers in `wanted`, their
+    shares differ by at most one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])

@@ -42,7 +42,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, parallelism: int = 1
     ) -> None:
-        """Make a reader. `schema_json` is the schema that Spark wants, as JSON."""
+        """Make a reader. `schema_json` is the schema that Spark requires, as JSON."""
         self.uri = uri
         self.options = options
         self._schema_json = schema_json
@@ -51,7 +51,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def columns(self) -> pa.Schema:
-        """The columns that Spark wants."""
+        """The columns that Spark requires."""
         return arrow_schema_of(self._schema_json)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -369,7 +369,7 @@ class LedgerStream:
         return starts
 
     def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
-        """The log's rows from `first_offset` on. The planner of the batch saw the end `until`."""
+        """The log's rows from `first_offset` on. The planner of the batch used the end `until`."""
         log = self._logs.by_id(name, until.log_id)
         return log.view(first_offset, seen_offset=until.offset)
 

@@ -12,9 +12,9 @@ from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_h
 
 ATTEMPTS_MAX = 8
 LEFT_MAX = 1_000
-"""Locks that are remembered without a caller. Those beyond end with the session."""
+"""Maximum number of remembered locks that no caller has. Further locks end with the session."""
 RETURNS_MAX = 16
-"""Locks without a caller that one call releases."""
+"""Maximum number of locks that one call of `release_left` releases."""
 FIRST_VERSION = Version(0, 0)
 """The version of a node that was created and never written. Transactions compare the number."""
 
@@ -36,7 +36,7 @@ class ReplicationLocks:
         self._guards = f"{root}-repair/sessions"
         self._held = HeldNodes(tree, root + LOCKS)
         self._guarded_session = 0
-        self._taken: set[int] = set()  # ledgers whose locks callers have, in `_taken_in`
+        self._taken: set[int] = set()  # ledgers whose locks callers of one session have
         self._taken_in = 0  # the session
         # Ledgers whose locks this session may hold without a caller, because a call failed.
         self._left: set[int] = set()

@@ -14,8 +14,8 @@ BUSY_WAIT_SECONDS = 0.001
 class LoopCalls:
     """Calls functions on a loop, for other threads.
 
-    To wake the loop is a system call and a change of the thread that Python runs. So calls that
-    come together wake the loop once. While the loop is busy, it takes calls at most once in
+    Each wake-up of the loop costs a system call, and Python switches to another thread. So calls
+    that come together wake the loop once. While the loop is busy, it takes calls at most once in
     `BUSY_WAIT_SECONDS`, so that more calls come together. The owner bounds the number of calls: it
     has one for each request, watch and change of the connection.
     """

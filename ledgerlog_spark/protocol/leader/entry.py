@@ -29,7 +29,7 @@ from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, Wire
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
-"""Limit of a body before compression. An entry with a larger size in its header is refused."""
+"""Maximum size of a body before compression. A larger size in a header is refused."""
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1

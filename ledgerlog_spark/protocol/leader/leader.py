@@ -2,8 +2,8 @@
 
 `LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
 the current ledger and acknowledges the appends in order. It rolls to new ledgers, closes the old
-ledgers and updates the list in the head. When a ledger was fenced, it recovers this ledger and goes
-on, unless another client takes the log over. Then it stops forever.
+ledgers and updates the list in the head. When a ledger was fenced, it recovers this ledger and
+continues, unless another client takes the log over. Then it stops forever.
 
 After an event, `_advance` starts all operations that are due and do not run yet. At most one
 creation, one close and one change of the list run at the same time.

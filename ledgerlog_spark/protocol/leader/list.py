@@ -38,8 +38,9 @@ def list_change(
     """The change that turns the `closed` ledgers into items, and adds the ledger `added`.
 
     `closed` contains the oldest open ledgers of the list. The added ledger follows the other open
-    ledgers; None adds no ledger. Closed ledgers without entries leave the list. Raises
-    DataLossError if a closed ledger does not begin at the end of the previous ledger (LOGS.md#J6).
+    ledgers. If `added` is None, no ledger is added. Closed ledgers without entries leave the list.
+    Raises DataLossError if a closed ledger does not begin at the end of the previous ledger
+    (LOGS.md#J6).
     """
     assert open_ids(head)[: len(closed)] == tuple(closed)
     schema_id = head.schema_id if head.content is LogContent.ROWS else NO_SCHEMA

@@ -31,8 +31,8 @@ LOOKS_IN_A_SESSION_TIME = 4
 """Number of times that the node of a claimant is looked for in one session timeout."""
 
 _LOOKS_MAX = 10_000
-"""Limit of the looks for one claimant, for a store that replaces this leader's session again and
-again. The next attempt continues after a delay."""
+"""Maximum number of looks for one claimant. It is reached only if the store replaces this leader's
+session again and again. The next attempt continues after a delay."""
 
 
 class StandingCheck(HeadTransaction[LogHead]):
@@ -86,7 +86,7 @@ class StandingCheck(HeadTransaction[LogHead]):
         raise self._overtaken()
 
     def _look_for(self, rival: str) -> Steps[CandidateRead]:
-        """Look for the candidate node of this client, which does not exist if this returns."""
+        """Look for the candidate node of `rival`. If it exists, raise LeaderDeposedError."""
         yield from self._read(Sync())
         found = yield from self._read(ReadCandidate(rival))
         if found.is_there:

@@ -389,12 +389,12 @@ class HolesLeft:
 
 @dataclass(frozen=True, slots=True)
 class NoReplacement:
-    """Some failed bookies have no replacement. The writer goes on without them.
+    """Some failed bookies have no replacement. The writer continues without them.
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
     window. When the window is full, or when `WriterSettings.replacement` allows no further retry,
-    these bookies become absent if the others are an ack quorum. Otherwise the writer fails after
-    the last retry.
+    these bookies become absent if the others are enough for each ack quorum. Otherwise the writer
+    fails after the last retry.
     """
 
     answers: tuple[tuple[str, Code], ...]  # the last answer of each failed bookie

@@ -49,7 +49,7 @@ ATTEMPTS_MAX = 100
 """Number of conflicts and unknown outcomes after which a change fails."""
 
 PAGE_WRITES_UNKNOWN_MAX = 10
-"""Limit of page writes of one machine without an answer. Beyond the limit, the machine fails."""
+"""Maximum number of page writes without an answer. After one more, the machine fails."""
 
 _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
@@ -99,7 +99,7 @@ class HeadTransaction(LogMachine[R]):
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self, reply: Any) -> bool:
-        """Take a late reply, and return whether it excludes that any attempt succeeds later."""
+        """Take a late reply, and return whether it proves that no attempt succeeds later."""
         if not self.awaits(reply):
             return False
         self._out = None
@@ -155,7 +155,7 @@ class HeadTransaction(LogMachine[R]):
         return None  # the pages may exist, and the sweeper may have touched them
 
     def _count_unknown_pages(self) -> None:
-        """Nothing was overtaken, so without an end this would fail with a wrong cause."""
+        """Count a write of pages without an answer, and fail with this cause after too many."""
         self._page_writes_unknown += 1
         if self._page_writes_unknown > PAGE_WRITES_UNKNOWN_MAX:
             raise self._read_error(MetadataOutcome.UNAVAILABLE)

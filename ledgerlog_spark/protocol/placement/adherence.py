@@ -22,7 +22,7 @@ class Spread:
 
     @property
     def is_kept(self) -> bool:
-        """Whether each entry is spread as the policy wants."""
+        """Whether each entry is spread as the policy requires."""
         return self.found >= self.wanted
 
 
@@ -82,7 +82,7 @@ class Wanted:
 
 
 def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wanted:
-    """The numbers that the policy wants for a ledger (AUTORECOVERY.md#Z3)."""
+    """The numbers of hosts, racks and regions that the policy sets (AUTORECOVERY.md#Z3)."""
     copies = quorum.write_quorum
     racks = policy.min_racks_per_write_quorum if bookies.has_racks else 1
     regions = policy.min_regions_per_write_quorum if bookies.has_regions else 1

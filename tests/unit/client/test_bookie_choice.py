@@ -199,7 +199,7 @@ async def test_a_broken_rule_is_logged_once(
     client = world.client()
     for _ in range(3):
         await created(client)
-    assert len(re.findall("not placed as the policy wants: 1 of 2 racks", caplog.text)) == 1
+    assert len(re.findall("not placed as the policy requires: 1 of 2 racks", caplog.text)) == 1
 
 
 @NO_BOOKIES

@@ -56,8 +56,8 @@ class DigestSettings:
 
     Attributes:
         interval_ms: Time from the begin of one check of all copies to the begin of the next one.
-        rate_bytes_per_second: Limit of the bytes that are read.
-        poll_ms: Time after which a check that is not due yet looks again.
+        rate_bytes_per_second: Maximum number of bytes that are read in a second.
+        poll_ms: Pause before the machine tests again whether a check is due.
     """
 
     interval_ms: int = INTERVAL_MS
@@ -153,7 +153,7 @@ class DigestCheck(CheckMachine):
             first = fragment.first_entry_id
             newest = [FoundHole(bookie_id, first, one, one) for one in read.absent]
             newest += [FoundHole(bookie_id, first, n, n, is_damaged=True) for n in read.damaged]
-            # Only the last hole of the copy may be next to the newest ones.
+            # Only the last of the earlier holes may be next to a hole of this read.
             bad[-1:] = joined([*bad[-1:], *newest], quorum)
             if len(bad) > COPY_HOLES_MAX:
                 bad = list(bounded(bad))

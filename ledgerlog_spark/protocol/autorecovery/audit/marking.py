@@ -104,7 +104,7 @@ class MarkingWalk:
         self.needs_pause = False
 
     def cluster_read(self) -> None:
-        """The cluster was read, so marks may go on."""
+        """The cluster was read, so more marks may be written."""
         self.needs_cluster = False
         self._marks_since_read = 0
 

@@ -44,7 +44,7 @@ class PlacementSettings:
 
     Attributes:
         interval_ms: Time from one check of all ledgers to the next one.
-        poll_ms: Time after which a check that is not due yet looks again.
+        poll_ms: Pause before the machine tests again whether a check is due.
     """
 
     interval_ms: int = DAY_MS

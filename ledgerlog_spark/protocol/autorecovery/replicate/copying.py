@@ -105,7 +105,7 @@ class Sources:
     away: dict[str, Code] = field(default_factory=dict)
 
     def of(self, metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
-        """The members of the write set of an entry, those that list it first."""
+        """The members of the write set of an entry. Those that list the entry come first."""
         members = [fragment.ensemble[i] for i in write_set(metadata.quorum, entry_id)]
         return sorted(members, key=lambda name: not self._lists(name, entry_id))
 

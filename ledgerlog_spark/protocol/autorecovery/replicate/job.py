@@ -443,7 +443,7 @@ class LedgerReplication:
     def _failure_of(self, copied: Copied) -> tuple[JobOutcome, str] | None:
         """Why an index lacks entries; None if all were copied. Unreadable entries are reported."""
         if not copied.unreadable:
-            is_cut = (JobOutcome.WAITING, "too many reads failed; the next attempt goes on")
+            is_cut = (JobOutcome.WAITING, "too many reads failed; the next attempt continues")
             return is_cut if copied.is_cut else None
         self._unreadable.extend(copied.unreadable)
         first = copied.unreadable[0].first_entry_id

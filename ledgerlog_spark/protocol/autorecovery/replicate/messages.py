@@ -31,7 +31,7 @@ EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
 WHOLE_LEDGER = -1
-"""Instead of the first entry of a fragment: all fragments of the ledger."""
+"""In place of the first entry of a fragment, it means all fragments of the ledger."""
 
 
 class TaskQueue(Enum):

@@ -1,7 +1,7 @@
 """The byte rate of a worker: a token bucket, which slows down while its targets are slow.
 
 The adds of a worker delay each other, above all those to one target. So the time of an add is
-compared by the bytes that were in flight when it was sent. The host passes the time. All times are
+divided by the bytes that were in flight when it was sent. The host passes the time. All times are
 of its monotonic clock.
 """
 
@@ -20,14 +20,14 @@ FACTOR_MIN = 1 / 64
 NEWEST_WEIGHT = 0.2
 USUAL_WEIGHT = 0.01
 GROWTH = 1.02
-"""While targets are slow, their usual time rises by this factor a second, so the slowness of a
-cluster that stays slower counts as usual after some minutes."""
+"""While targets are slow, their usual time rises by this factor a second. So if a cluster stays
+slower, its new speed counts as usual after some minutes."""
 FIRST_ADDS = 32
 """The usual time is the mean of this number of adds. Before that, no target counts as slow."""
 FIXED_BYTES = 64 << 10
-"""An add takes at least the time of this number of bytes, so runs of all sizes are compared."""
+"""This number is added to the bytes in flight, so that adds of all sizes can be compared."""
 UNLIMITED_RATE_MIN = 1 << 20
-"""Without a limit, bytes per second that are always copied."""
+"""Without a limit, the rate is never lower than this number of bytes per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class AddLoad:
 
 @dataclass(slots=True)
 class UsualTime:
-    """The usual time and the newest time of adds, each divided by a number of bytes in flight."""
+    """The usual time and the newest time of adds, each divided by the bytes in flight."""
 
     _usual_ms: float = 0.0
     _newest_ms: float = 0.0
@@ -123,9 +123,10 @@ class CopyPace:
     def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
         """Note how long a target took for an add. Halve the rate while targets are slow.
 
-        They are slow if the adds are slow for the bytes in flight to their target, and also for
-        the bytes in flight to all targets. The first one alone may mean that the worker itself is
-        busy with other targets, and the second one alone that it uses fewer targets than before.
+        They are slow if the adds are slow for the bytes in flight to their target, and also for the
+        bytes in flight to all targets. If only the first is true, the worker itself may be busy
+        with other targets. If only the second is true, the worker may use fewer targets than
+        before.
         """
         self._by_target.note(duration_ms, load.target_bytes, now_ms)
         self._by_total.note(duration_ms, load.total_bytes, now_ms)

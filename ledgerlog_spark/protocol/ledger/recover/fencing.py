@@ -83,8 +83,8 @@ class Fencing:
     def holes(self, first_entry_id: int, last_entry_id: int) -> list[HoleLeft]:
         """Holes among the entries of the ensemble that recovery does not read (PROTOCOL.md#C24).
 
-        A bookie has a hole if its last entry is before its last one of these entries, or if it has
-        not answered.
+        A bookie has a hole if it has not answered, or if its last entry is smaller than the last of
+        these entries that it must have.
         """
         size = self.quorum.ensemble_size
         holes: list[HoleLeft] = []

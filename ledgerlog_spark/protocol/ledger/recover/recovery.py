@@ -173,7 +173,7 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """What this attempt leaves short of copies, if its fragments are those of the record."""
+        """The holes that this attempt leaves, if its fragments are those of the record."""
         if self.phase is not RecoveryPhase.CLOSING or closed.fragments != self._closing_fragments:
             return ()
         assert self._tail is not None

@@ -182,7 +182,7 @@ class RecoveryTail:
         self._busy = BusyBookies(numbers, OVERLOAD)
         self._listing = 0
         self._reading = 0  # the number of the pending read of identities
-        self._chosen: Replacements | None = None  # those whose identities are read
+        self._chosen: Replacements | None = None  # replacements whose identities are being read
         self._identities: dict[str, Identity] = {}  # of each replacement, before its first entry
         self._hedge_timer = 0
         metadata = record.value
@@ -282,7 +282,7 @@ class RecoveryTail:
         else:
             for index in chosen.replaced:
                 if chosen.ensemble[index] not in found:
-                    self._bookies.settle(index)  # so that the same bookie counts again
+                    self._bookies.settle(index)  # so that this failure counts too
                     self._bookies.report(index, chosen.ensemble[index], Code.UNAVAILABLE)
         return self._advance([*effects, *(self._list_bookies() if self._bookies else ())])
 
@@ -360,7 +360,7 @@ class RecoveryTail:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def holes(self) -> tuple[m.HoleLeft, ...]:
-        """What the bookies lack of the last fragment at the end (PROTOCOL.md#C24)."""
+        """The entries of the last fragment that bookies lack at the end (PROTOCOL.md#C24)."""
         first = self._record.value.last_fragment.first_entry_id
         holes = {hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)}
         pipeline = self.write_back.pipeline

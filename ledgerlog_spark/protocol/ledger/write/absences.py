@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 
 DOUBLINGS_MAX = 6
-"""A bookie that returned in vain many times is tried at every 64th list of the bookies."""
+"""A bookie that returned in vain many times is tried only at every 64th list of the bookies."""
 
 
 class Absences:
@@ -48,7 +48,10 @@ class Absences:
         return tuple(index for index in self._failed.indexes if index not in self)
 
     def leave_out(self, indexes: Iterable[int]) -> bool:
-        """Make failed bookies absent if the others are ack quorums. Return whether this is so."""
+        """Make failed bookies absent if the others are enough for each ack quorum.
+
+        Return whether they are enough.
+        """
         size = self._quorum.ensemble_size
         answering = sum(1 << index for index in range(size) if index not in self._failed.indexes)
         if not is_acknowledged(self._quorum, answering, 0, size):

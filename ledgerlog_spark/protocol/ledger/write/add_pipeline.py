@@ -56,7 +56,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 class Window:
     """Limits for entries that are not on their whole write set yet (PROTOCOL.md#A11).
 
-    What an absent bookie lacks of the confirmed entries does not count.
+    A confirmed entry that only absent bookies lack does not count.
 
     Attributes:
         entries_max: Maximum number of entries, at least 1.
@@ -262,13 +262,13 @@ class AddPipeline:
         return self.ensemble[index] in self._holes
 
     def note_holes(self, indexes: Iterable[int]) -> None:
-        """Count what `indexes` have not stored of the confirmed runs as holes: no more is sent."""
+        """Record holes: confirmed entries that `indexes` have not stored, and no longer get."""
         for index in indexes:
             for pending in tuple(self._late.values()):
                 self._let_off(pending, index)
 
     def note_holes_of_suspended(self) -> None:
-        """Count what suspended indexes have not stored of the confirmed runs as holes."""
+        """Record holes: confirmed entries that the suspended indexes have not stored."""
         self.note_holes(_indexes(self._suspended))
 
     def take_holes(self) -> tuple[HoleLeft, ...]:

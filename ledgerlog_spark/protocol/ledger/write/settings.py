@@ -30,8 +30,9 @@ class WriterSettings:
         window: Limits of the entries that are not on their whole write set yet.
         metadata: Retries of one change of the metadata.
         absence_poll_ms: Time between two lists of the bookies while a bookie is absent.
-        replacement: Retries while no bookie can replace failed bookies. After the last retry the
-            bookies are absent, or the writer fails if the others are no ack quorum.
+        replacement: Retries while no bookie can replace failed bookies. After the last retry, the
+            bookies are absent. But if the others are not enough for each ack quorum, the writer
+        fails.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
         add_quorum_timeout_ms: The writer fails after the oldest run has waited one to two times
             this time. None means no limit.

@@ -63,8 +63,8 @@ class LedgerWriter(UpdatingMachine):
     ) -> None:
         """A writer for the ledger with the metadata `created`, which is OPEN without entries.
 
-        The bookies `absent` of the ensemble were not registered when they were chosen. So the
-        writer does not send to them before they are registered (PROTOCOL.md#B21).
+        `absent` are the bookies of the ensemble that were not registered when they were chosen. So
+        the writer sends them nothing before they are registered (PROTOCOL.md#B21).
         """
         if created.value.state is not LedgerState.OPEN:
             raise LocalProtocolError(
@@ -89,7 +89,7 @@ class LedgerWriter(UpdatingMachine):
         )
         self._failed = FailedBookies()  # the pipeline suspends their indexes
         self._absences = Absences(created.value.quorum, self._pipeline, self._failed)
-        self._lost: set[int] = set()  # some of the failed bookies, until they are replaced or not
+        self._lost: set[int] = set()  # failed indexes after `MemberLost`, until the next list
         self._holes: tuple[m.HoleLeft, ...] = ()  # of the last fragment; set when no run is pending
         # their indexes are suspended too, until their timers fire
         self._busy = BusyBookies(self._numbers)
@@ -307,7 +307,7 @@ class LedgerWriter(UpdatingMachine):
             return effects
         if not found.replaced and not returned:
             return [*effects, *self._go_on_without(found.unreplaced)]
-        self._pipeline.is_paused = True  # a list for absent bookies does not pause
+        self._pipeline.is_paused = True  # after a list for absent bookies, it is not paused yet
         self._change = FragmentChange(
             first_entry_id=self._first_of_new_fragment(),
             replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
@@ -320,7 +320,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
-        """Send to an absent bookie again. If it has a hole, only in a new fragment."""
+        """Send to an absent bookie again; if it has a hole, in a new fragment."""
         if not self._pipeline.has_hole(index):
             self._failed.settle(index)
             self._absences.end(index)
@@ -450,7 +450,7 @@ class LedgerWriter(UpdatingMachine):
         return [self._failure]
 
     def _withdraw(self) -> None:
-        """Drop all pending runs. Of the confirmed runs, keep only the holes."""
+        """Drop all pending runs, and keep only the holes of the confirmed runs."""
         self._pipeline.note_holes_of_suspended()
         self._holes += self._pipeline.take_holes()
         withdrawn = self._pipeline.withdraw()

@@ -83,7 +83,8 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Limit of unknown outcomes plus failed reads after them. Beyond the limit, the machine fails."""
+"""Maximum number of unknown outcomes and of failed reads after them. After one more, the machine
+fails."""
 
 REBASES_MAX = 3
 """After more conflicts in a row than this, the producer record is read again too (LOGS.md#K14)."""

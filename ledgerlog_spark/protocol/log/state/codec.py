@@ -61,7 +61,7 @@ FEATURES_MAX = 64
 RUNS_STORED_MAX = 4_096
 """Maximum number of query runs in a producer record of an older release."""
 BODY_SIZE_BYTES_MAX = 1 << 20
-"""Limit of a body before compression. It is checked before the body is decompressed."""
+"""Maximum size of a body before compression. It is checked before the body is decompressed."""
 
 _ENVELOPE = Struct(">4sBBBBII")
 _MAGIC = b"LLOG"

@@ -136,7 +136,7 @@ class OpenLedger:
 
 
 OPEN_LEDGERS_MAX = 2
-"""Limit of a leader log's open ledgers (LOGS.md#J5)."""
+"""Maximum number of a leader log's open ledgers (LOGS.md#J5)."""
 
 
 @dataclass(frozen=True, slots=True)
