@@ -2,23 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
-from ledgerlog_spark.protocol.leader.leader import LEADER_TABLE
-from ledgerlog_spark.protocol.ledger.read.lac import LAC_TABLE
-from ledgerlog_spark.protocol.ledger.read.reader import READER_TABLE
-from ledgerlog_spark.protocol.ledger.recover.recovery import RECOVERY_TABLE
-from ledgerlog_spark.protocol.ledger.write.writer import WRITER_TABLE
-
-TABLES: tuple[Mapping[Any, Any], ...] = (
-    WRITER_TABLE,
-    RECOVERY_TABLE,
-    READER_TABLE,
-    LAC_TABLE,
-    LEADER_TABLE,
-)
+from ledgerlog_spark.protocol.dispatch import TableMachine
 
 
 def replace(undo: ExitStack, owner: Any, name: str, replacement: Any) -> None:
@@ -33,8 +21,16 @@ def replace(undo: ExitStack, owner: Any, name: str, replacement: Any) -> None:
     else:
         undo.callback(setattr, owner, name, original)
     setattr(owner, name, replacement)
-    for table in TABLES:
+    for table in _tables(TableMachine):
         for row in table.values():
             for event in [event for event, handler in row.items() if handler is original]:
                 row[event] = replacement
                 undo.callback(row.__setitem__, event, original)
+
+
+def _tables(machine: type[Any]) -> Iterator[Any]:
+    """The dispatch tables of all classes of machines."""
+    for each in machine.__subclasses__():
+        if "table" in vars(each):
+            yield each.table
+        yield from _tables(each)

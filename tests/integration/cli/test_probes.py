@@ -52,7 +52,7 @@ def test_a_bookie_that_is_down_or_unknown_is_not_tested(run: Run, cluster: Clust
     cluster.kill("bookie-2")
     try:
         ended = run("bookies", "sanity", "bookie-2", "--timeout", 1)
-        assert ended.code == 4
+        assert ended.code in {3, 4}, "a bookie that was killed is registered for some seconds"
         assert "bookie-2" in ended.err
     finally:
         cluster.start("bookie-2")

@@ -42,7 +42,7 @@ class Writers:
             age_ms = world.draw_ms(0, LIST_AGE_MS_MAX, "age")
             is_there = world.store.at(max(0, world.now_ms - age_ms)).registered == "writable"
             self._create(BOOKIES if is_there else BOOKIES[1:])
-        for ledger_id in list(self._open):
+        for ledger_id in [i for i in self._open if i not in world.store.now.unreadable]:
             found = world.store.now.ledgers[ledger_id]
             if world.happens(0.3, "close"):
                 self._open.remove(ledger_id)
@@ -79,7 +79,9 @@ class Workers:
             ledger_id = world.draws.pick(moves, "move", world.now_ms)
             version = world.store.now.moves[ledger_id]
             found = world.store.now.ledgers[ledger_id]
-            if not is_named(found.value, BOOKIE):
+            if ledger_id in world.store.now.unreadable:
+                world.note("moves of unreadable ledgers")
+            elif not is_named(found.value, BOOKIE):
                 self._done(ledger_id, version)
             elif found.value.state is LedgerState.CLOSED:
                 world.later(
@@ -91,6 +93,8 @@ class Workers:
     def _moved(self, ledger_id: int, record: object, version: int) -> None:
         world = self._world
         found = world.store.now.ledgers[ledger_id]
+        if ledger_id in world.store.now.unreadable:
+            return
         if found.version != record or not is_named(found.value, BOOKIE):
             return
         taken = {name for one in found.value.fragments for name in one.ensemble}
@@ -104,6 +108,29 @@ class Workers:
         if moves.get(ledger_id) == version:
             del moves[ledger_id]
             self._world.store.change(moves=moves)
+
+
+class Damage:
+    """Makes the record of a ledger unreadable for some time."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        for number in range(2):
+            if world.happens(0.6, "damage", number):
+                world.later(world.draw_ms(1, 60_000, "damaged"), self._damage)
+
+    def _damage(self) -> None:
+        world = self._world
+        named = sorted(set(world.named()) - world.store.now.unreadable)
+        if named:
+            ledger_id = world.draws.pick(named, "unreadable", world.now_ms)
+            world.store.change(unreadable=world.store.now.unreadable | {ledger_id})
+            world.note("unreadable ledgers")
+            world.later(world.draw_ms(10_000, 230_000, "mended"), lambda: self._mend(ledger_id))
+
+    def _mend(self, ledger_id: int) -> None:
+        store = self._world.store
+        store.change(unreadable=store.now.unreadable - {ledger_id})
 
 
 class ApacheWorker:

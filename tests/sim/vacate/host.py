@@ -103,8 +103,10 @@ class AuditorHost:
             oldest_ms = max(0, self._synced_ms, world.now_ms - LAG_MS_MAX)
             state = world.store.at(world.draw_ms(oldest_ms, world.now_ms, "replica"))
             left = [i for i in sorted(state.ledgers) if i > effect.after]
-            page = [(i, state.ledgers[i].value) for i in left[:PAGE]]
-            return m.LedgersWalked(effect.request, page, is_last=len(left) <= PAGE)
+            ids = left[:PAGE]
+            unreadable = [i for i in ids if i in state.unreadable]
+            page = [(i, state.ledgers[i].value) for i in ids if i not in state.unreadable]
+            return m.LedgersWalked(effect.request, page, len(left) <= PAGE, unreadable)
 
         self._later(walked, failed=m.VacateFailed(effect.request))
 

@@ -5,6 +5,7 @@ See `tests.sim.mutations`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
@@ -56,6 +57,11 @@ def _retire_whoever_returned(self: Vacating) -> list[m.Effect]:
     return _after_look(self)
 
 
+def _without_unreadable(self: Vacating, event: m.LedgersWalked) -> list[m.Effect]:
+    return _on_walked(self, dataclasses.replace(event, unreadable=()))
+
+
+_on_walked: Any = Vacating._on_walked
 _begin_walk: Any = Vacating._begin_walk
 _after_look: Any = Vacating._after_look
 
@@ -70,6 +76,10 @@ MUTATIONS: dict[str, Mutation] = {
     ),
     "walk_is_not_synced": Mutation(
         "a walk reads a replica that is behind", ((Vacating, "_begin_walk", _walk_of_a_replica),)
+    ),
+    "unreadable_ledgers_are_skipped": Mutation(
+        "a walk skips ledgers whose metadata cannot be read, although they may name the bookie",
+        ((Vacating, "_on_walked", _without_unreadable),),
     ),
     "quiet_survives": Mutation(
         "the quiet time does not begin again after the bookie was writable",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.sim.checker import require
-from tests.sim.vacate.actors import ApacheWorker, BookieProcess, Operator, Workers, Writers
+from tests.sim.vacate.actors import ApacheWorker, BookieProcess, Damage, Operator, Workers, Writers
 from tests.sim.vacate.host import AuditorHost
 from tests.sim.vacate.world import World
 
@@ -23,6 +23,7 @@ def play(seed: int) -> World:
     ApacheWorker(world)
     BookieProcess(world)
     Operator(world)
+    Damage(world)
     for name in ("auditor-0", "auditor-1"):
         AuditorHost(world, name)
     world.run_until(FAULTS_MS)

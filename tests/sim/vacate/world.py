@@ -54,6 +54,7 @@ class State:
     """The content of the metadata store at one moment."""
 
     ledgers: dict[int, Versioned[LedgerMetadata]] = field(default_factory=dict)
+    unreadable: frozenset[int] = frozenset()  # ledgers whose records cannot be decoded now
     moves: dict[int, int] = field(default_factory=dict)  # ledger -> version of the note
     marks: frozenset[int] = frozenset()  # Apache's queue of lost bookies
     vacation: Versioned[SimVacation] | None = None
