@@ -19,6 +19,7 @@ from tests.matrix.versions import ROOT, Pair, pairs
 TESTS = ("tests/unit", "tests/spark", "tests/integration/stream_source", "tests/integration/leader")
 HOME = ROOT / ".venv" / "matrix"
 LOCK = ROOT / "requirements.lock"
+PARALLEL = ("-n", "4", "--dist", "loadfile")
 
 
 def main() -> int:
@@ -55,7 +56,7 @@ def _outcome(pair: Pair, arguments: list[str]) -> str:
                 "-q",
                 "-p",
                 "no:cacheprovider",
-                *_parallel(),
+                *PARALLEL,
                 *arguments,
             ],
             cwd=ROOT,
@@ -65,10 +66,6 @@ def _outcome(pair: Pair, arguments: list[str]) -> str:
     except subprocess.CalledProcessError as error:
         return f"failed: {error}"
     return "passed" if ended.returncode == 0 else f"failed: pytest ended with {ended.returncode}"
-
-
-def _parallel() -> list[str]:
-    return ["-n", "logical", "--maxprocesses", "4", "--dist", "loadfile"]
 
 
 def _interpreter(release: str) -> str | None:
