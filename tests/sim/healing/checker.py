@@ -86,6 +86,9 @@ class HealingChecker(ReleaseChecker):
             missing = sorted(owed - listed)
             require(not missing, "LISTED", f"{bookie} does not list {missing}")
             self._held.setdefault(bookie, set()).update(listed)
+            # A list has durable entries only, among them those of adds that were never answered.
+            for entry_id in listed:
+                self.stored.setdefault(entry_id, {}).setdefault(bookie, self.payloads[entry_id])
 
         return check
 
