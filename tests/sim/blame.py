@@ -74,6 +74,12 @@ def judge(client: SimClient, event: Any, indication: Any, checker: Checker, faul
         require(is_floor, "L35", f"{about} with the floor {floor}, the end is {end}")
     elif failure is Failure.ENTRY_ABSENT:
         require(checker.is_deleted, "L3", f"{about}, although the entry was confirmed")
+    elif failure is Failure.METADATA_CHANGED:
+        versions = [one.version for _, one in checker.records]
+        base: Any = client.machine._base.version  # that its last attempt read
+        later = checker.records[versions.index(base) + 1 :]
+        by_others = [name for name, _ in later if name != client.name]
+        require(bool(by_others), "L35", f"{about}, and only it wrote after {base}")
     else:
         kinds = EXPLAINED_BY.get(failure, frozenset())
         explained = checker.is_deleted or any(

@@ -212,3 +212,21 @@ def test_a_lac_that_a_bookie_told_is_not_unknown(monkeypatch: pytest.MonkeyPatch
 def _unknown(reader: LacReader, *, is_covered_now: bool) -> list[m.LedgerFailed]:
     reader.phase = LacPhase.DONE
     return [m.LedgerFailed(Failure.LAC_UNKNOWN, is_definite=is_covered_now)]
+
+
+def test_changed_metadata_is_explained_only_by_a_write_of_another_client() -> None:
+    world = world_with()
+    world.add()
+    world.run_for(20)
+    recover(world)
+    recovery = world.clients["r"]
+    assert world.run_until(lambda: recovery.machine.phase is RecoveryPhase.READING, 100)
+    failure = Failure.METADATA_CHANGED
+    failed = m.LedgerFailed(failure, is_definite=False, last_add_confirmed=0, is_retriable=True)
+    with pytest.raises(Violation, match="only it wrote"):
+        judge(recovery, m.Start(), failed, world.checker, world.faults)
+    name, last = world.checker.records[-1]
+    assert name == "r"
+    later = replace(last.version, number=last.version.number + 1)
+    world.checker.records.append(("h0", replace(last, version=later)))
+    judge(recovery, m.Start(), failed, world.checker, world.faults)
