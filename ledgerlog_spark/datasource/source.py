@@ -132,7 +132,7 @@ class LedgerDataSource(DataSource):
     ) -> tuple[str, SourceOptions, str]:
         """Service URI, options and schema of a write.
 
-        The options of a table are not in the schema.
+        The schema does not contain the options of a table.
         """
         from ledgerlog_spark.datasource.options.sql_table import check_target
 

@@ -80,7 +80,7 @@ class LogClient(LedgerClient):
                 with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`, the log is transactional. Or a schema was given for a log of
+            LogKindError: With `lead`, the log is transactional, or a schema was given for a log of
                 records.
             SchemaMismatchError: Spark has no types for the schema, or the schema does not fit the
                 rows of the log; nothing was changed.

@@ -125,8 +125,8 @@ class Announcement:
     ) -> list[znodes.NodeOperation]:
         """The operations that announce the bookie.
 
-        `here` is the node at the announced place, and `there` the node at the other place; None
-        without a node. Both belong to this session.
+        `here` is the node at the announced place, and `there` is the node at the other place. Each
+        is None if the node does not exist. Both nodes belong to this session.
         """
         operations: list[znodes.NodeOperation] = []
         if there is not None:

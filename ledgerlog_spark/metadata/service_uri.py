@@ -18,7 +18,10 @@ LAYOUTS = {
     "zk+longhierarchical": "longhierarchical",
     "zk+flat": "flat",
 }
-"""The layout for each scheme of a URI. None means the layout in the cluster's LAYOUT node."""
+"""The layout for each scheme of a URI.
+
+If the value is None, the layout is in the cluster's LAYOUT node.
+"""
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")

@@ -295,7 +295,7 @@ class _Watch:
         self._is_over = True
 
     def end(self) -> None:
-        """Report the end of the watch, unless it has ended or was cancelled before."""
+        """Report the end of the watch, unless the watch has already ended or was cancelled."""
         if not self._is_over:
             self._is_over = True
             self._on_end(Code.UNAVAILABLE)

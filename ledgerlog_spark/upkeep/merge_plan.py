@@ -1,8 +1,8 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
 A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
-quarter of all merged bytes. Each merge thus puts a row into a range that is at least four times as
-large as before. So a row is copied only a few times, however long the log exists.
+quarter of all merged bytes. So each merge moves a row to a range that is at least four times as
+large as the row's previous range. So a row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
     """The run if it is worth merging.
 
-    Otherwise the parts between large ranges that are worth merging.
+    Otherwise, return the parts between large ranges that are worth merging.
     """
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]

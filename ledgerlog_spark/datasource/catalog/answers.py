@@ -26,7 +26,7 @@ Answer = dict[str, Any]
 
 
 def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
-    """Read or change what a request of the catalog names, and return the answer."""
+    """Perform a request of the catalog, and return the answer."""
     check_format(request)
     try:
         options = request["options"]

@@ -36,7 +36,7 @@ class Listed:
 
 
 class Needs:
-    """Finds the needed rows: those that may pass all filters, or may be among the first of `top`.
+    """Finds the rows that may pass all filters, or that may be among the first rows of `top`.
 
     Tasks may read `first_columns` first, and read the other columns only of entries that pass.
     `top` must not be combined with filters: a filter may drop the rows that come first.
@@ -123,7 +123,7 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if statistics cannot exclude any of these rows."""
+        """The columns of a range's rows; None if statistics cannot exclude rows of the range."""
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None

@@ -94,7 +94,7 @@ def _operators_of(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_exclude(part: Mapping[str, Any], *, result: bool = True) -> bool:
-    """Whether the part can exclude rows: for some rows, it certainly differs from `result`."""
+    """Whether there may be rows for which the part certainly does not have the value `result`."""
     operator = part.get("op")
     if operator == "NOT":
         return _may_exclude(part["of"][0], result=not result)

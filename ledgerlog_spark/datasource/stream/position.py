@@ -6,8 +6,8 @@ replaced. Spark does not store the start of the first batch, but requests this s
 crash. So either the second answer equals the first answer, or Spark has already stored the start,
 as the end of a batch without rows.
 
-If a stream cannot continue, its error states what happened, what it means for the rows, and what to
-do.
+If a stream cannot continue, its error states the cause, the effect on the rows, and the possible
+remedies.
 """
 
 from __future__ import annotations

@@ -123,10 +123,10 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Keep the acknowledged entries of a fenced ledger, and write the rest to a new ledger.
+        """Keep the acknowledged entries of a fenced ledger, and write the others to a new ledger.
 
-        This is LOGS.md#K12. The rest is encoded again, because an entry contains the number of its
-        first row in its range.
+        This is LOGS.md#K12. The other entries are encoded again, because an entry contains the
+        number of its first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

@@ -64,7 +64,7 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the job's rows visible. Do nothing if the job was committed before.
+        """Make the job's rows visible. Do nothing if the job is already committed.
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Nothing was committed.

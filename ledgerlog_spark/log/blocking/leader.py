@@ -1,6 +1,6 @@
 """The blocking API of a leader.
 
-Any thread may append. One wake-up of the loop takes many appends.
+Any thread may append. One wake-up of the event loop handles many appends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class BlockingLeader(BlockingAppends[Leader]):
     """Appends to one leader log. An append is acknowledged when Qa bookies have its records.
 
     Several threads of one process may use the leader. Offsets have no gaps. The offsets of one
-    thread are in the order of its calls. `with` closes the leader at the end of the block.
+    thread's records are in the order of its calls. `with` closes the leader at the end of the
+    block.
 
     Attributes:
         name: The name under which the log was opened.
@@ -58,8 +59,8 @@ class BlockingLeader(BlockingAppends[Leader]):
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. Or 16 times the settings' backlog waits to be sent, and the caller is a
-                callback of an append, which cannot wait. Nothing was appended.
+                this leader. A call in a callback of an append cannot wait, so it also fails if 16
+                times the settings' backlog waits to be sent. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))

@@ -173,10 +173,10 @@ class BlockingLog(Blocking[Log]):
         Args:
             ranges: For each range: ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: A limit of bytes that all readers of the room share. If it is None, the readers of
-                this call share a limit of 64 MiB.
-            slices: For each range, the parts of its entries to read, or None for complete entries.
-                A reader may return some entries completely.
+            room: A limit of memory that all readers of the room share. If it is None, the readers
+                of this call share a limit of 64 MiB.
+            slices: For each range, the parts of its entries to read; None if complete entries are
+                read. A reader may return some entries completely.
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records of a batch whose sizes are summed to estimate the size of the batch. The sum
-over all records would take too long."""
+"""Number of records that are measured to estimate the size of a batch. The sum over all records
+would take too long."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
@@ -108,8 +108,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 def _size_bytes_of_records(records: list[Record]) -> int:
     """Estimate the size of a batch from its first records.
 
-    The error is small: a batch has records of one entry, and several records in one entry have at
-    most 256 KiB.
+    The error is small, because a batch has the records of one entry, and an entry with several
+    records has at most 256 KiB.
     """
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)

@@ -112,9 +112,9 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing, and leave the candidates.
+        """Stop writing, and delete this client's candidate node.
 
-        The machine has ended, and only deletes ledgers whose creation is still pending.
+        The machine no longer leads. It only deletes ledgers when their pending creations end.
         """
         self._cancel_timers()
         for cancel in self._watches:
@@ -247,7 +247,10 @@ class LeaderHost(EventQueue[LeaderEvent]):
         return CandidatesJoined(effect.request, outcome)
 
     async def _leave(self, claim: str) -> None:
-        """Delete the candidate node. If this fails, the node ends with the session."""
+        """Delete the candidate node.
+
+        If the deletion fails, the node is deleted when the session ends.
+        """
         with contextlib.suppress(LedgerLogError):
             await self._candidates.leave(claim)
 

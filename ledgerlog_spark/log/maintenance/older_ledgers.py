@@ -33,7 +33,9 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal those of the given ledgers that are open. All belong to one transactional log.
+    """Seal the open ledgers among `ledger_ids`.
+
+    All given ledgers must belong to one transactional log.
 
     A ledger that cannot be sealed now stays open, and is reported in the log file. Raises
     MetadataError if the list of the log could not be read.

@@ -26,7 +26,7 @@ LOOK_AGAIN_MS = 3_600_000
 
 @dataclass(slots=True)
 class LogDue:
-    """The times when each kind of work on one log is due next, in ms of the store's clock; 0: now.
+    """When each kind of work on one log is due next, in ms of the store's clock; 0 means now.
 
     Attributes:
         properties: The properties that the head had when the times were calculated.
@@ -40,7 +40,7 @@ class LogDue:
             deleted.
         removal: When the last nodes of a deleted log are deleted.
         rows: When retention deletes rows, or merging may find more closed ledgers.
-        rows_head: The head in which retention and merging found nothing to do.
+        rows_head: The version of the head in which retention and merging found nothing to do.
         page_sizes: Payload bytes of the ranges in each page of the list, for retention by size.
         untimed_to: The times of rows before this offset are unknown.
         sealed: For each producer, an epoch. No ledger of an earlier epoch is open.

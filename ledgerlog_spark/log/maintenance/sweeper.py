@@ -57,8 +57,8 @@ EXPIRY_STEPS_MAX = 100
 continues."""
 
 ATTEMPTS_MAX = 20
-"""After this number of conflicts with other changes, a pass leaves the rest to the next pass. If a
-stream commits very often, most attempts have a conflict."""
+"""After this number of conflicts with other changes, a pass leaves the remaining steps to the next
+pass. If a stream commits very often, most attempts have a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Swept:
         deregistered: Number of staged ledgers that can never be committed any more.
         ledgers_deleted: Number of ledgers that were sealed and deleted.
         pages_deleted: Number of attempts (tokens) whose pages were deleted.
-        is_removed: Whether this pass deleted the last node of a log that was deleted before.
+        is_removed: Whether this pass deleted the last node of a deleted log.
         ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
             removed.
     """

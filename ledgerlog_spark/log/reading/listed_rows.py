@@ -117,7 +117,7 @@ class RowCutter:
         """Places of the wanted rows among the next `rows` rows.
 
         `first_row` is the place of the first of these rows in the listed range. Raises
-        WireFormatError if these rows do not directly follow the rows before.
+        WireFormatError if these rows do not directly follow the previous rows.
         """
         if first_row < 0 or self._next_row not in {None, first_row}:
             expected = (

@@ -15,9 +15,12 @@ from ledgerlog_spark.metadata.ordered import in_order
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Versioned
 
 WALK_DEPTH = 256
-"""Number of records that a walk reads at the same time."""
+"""Maximum number of records that a walk reads at the same time."""
 ENSEMBLES_MAX = 65_536
-"""Maximum number of different ensembles that are remembered. Then all of them are forgotten."""
+"""Maximum number of different ensembles that are remembered.
+
+When there would be more, all of them are forgotten.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ def walked(
     load: Callable[[int], Awaitable[Versioned[LedgerMetadata]]],
     depth: int,
 ) -> AsyncIterator[WalkedLedger]:
-    """Yield the ledgers `ids` in their order, without those that were deleted meanwhile."""
+    """Yield the ledgers `ids` in their order. Omit ledgers that are deleted during the walk."""
     ensembles = Ensembles()
 
     async def read(ledger_id: int) -> WalkedLedger | None:

@@ -217,7 +217,7 @@ class LogStore:
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
-        """The content of each page, in the order of `pages`; None when a page is missing."""
+        """The content of each page, in the order of `pages`; None if a page is missing."""
         paths = [self._paths.page(log_id, each.ref.token, each.ref.number) for each in pages]
         with contextlib.suppress(znodes.NodeMissingError):
             nodes = await read_each(self._tree.get, paths)
