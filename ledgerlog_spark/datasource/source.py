@@ -119,7 +119,10 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def options_of_read(self, schema: StructType) -> dict[str, str]:
-        """The given options, with the table's options if they select neither a log nor a ledger."""
+        """The given options.
+
+        If they select neither a log nor a ledger, the options of the table are added.
+        """
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)

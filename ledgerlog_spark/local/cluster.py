@@ -98,8 +98,8 @@ class Cluster:
             bookies: Number of bookies. If it is None, the number of the earlier start is used, or 4
                 for a new cluster. Bookies of an earlier start are never removed.
             upkeep: Whether to also start the process that merges, sweeps and applies retention.
-            owned: Stop the cluster when this Python process ends for any reason before `disown`.
-                Ignored if the cluster already runs.
+            owned: Whether to stop the cluster when this Python process ends for any reason before
+                `disown`. Ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:

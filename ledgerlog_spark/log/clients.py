@@ -86,8 +86,8 @@ class LogClient(LedgerClient):
                 rows of the log; nothing was changed.
             LedgerLogError: The errors of `Leader.open`.
         """
-        # Imported here because most programs do not need these modules: they only open ledgers, or
-        # they read logs with Spark.
+        # Imported here, because most programs only open ledgers or read logs with Spark, and do not
+        # need these modules.
         from ledgerlog_spark.log.reading.record_log import RecordLog
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind

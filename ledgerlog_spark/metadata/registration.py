@@ -294,8 +294,8 @@ class Registration:
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
         """Create (`version` None) or replace the cookie of a bookie.
 
-        After a lost answer to a creation, the same cookie in the store counts as created: it names
-        the bookie and its directories, and the next start of the bookie would accept it too.
+        After a lost answer to a creation, the same cookie in the store counts as created. It names
+        the bookie and its directories, so the next start of the bookie would also accept it.
         """
         path = self._cookie_path(bookie_id)
         try:

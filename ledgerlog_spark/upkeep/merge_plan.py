@@ -17,8 +17,8 @@ from ledgerlog_spark.protocol.log.state.records import Item
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers in one merge. One transaction marks all of them, and must be far below
-1 MiB."""
+"""Maximum number of ledgers in one merge. One transaction marks all these ledgers, and must be far
+smaller than 1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 
@@ -28,7 +28,10 @@ class MergePolicy:
     """Limits of the merges that are worth their cost."""
 
     target_bytes: int = TARGET_BYTES_DEFAULT
-    """Maximum payload bytes of a merged range. Ranges of more than half of this are not merged."""
+    """Maximum payload bytes of a merged range.
+
+    Ranges of more than half of this size are not merged.
+    """
     ranges_min: int = 2  # minimum number of ranges in a run, at least 2
     growth: int = 1
     """Minimum size of a run, as a multiple of the size of its largest range; 1 for no limit."""

@@ -294,8 +294,8 @@ def _commit_times(
     """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
     A row was committed with the first version that contains the row. The history shows which
-    version is the first only if the history also contains the previous version. Version 0 has no
-    version before it, and it is empty.
+    version is the first only if the history also contains the previous version. Version 0 is empty,
+    and no version precedes it.
     """
     if not history:
         return ()

@@ -44,7 +44,10 @@ The tasks read the metadata of the other ledgers.
 """
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Maximum size of a ledger's metadata that is sent to tasks. Each task gets a copy of it."""
+"""Maximum size of a ledger's metadata that is sent to tasks.
+
+Each task gets a copy of the metadata.
+"""
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
@@ -194,7 +197,9 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Read ledger metadata for the tasks. The ledgers that several tasks read are read first.
+    """Read ledger metadata for the tasks.
+
+    The metadata of ledgers that several tasks read is read first.
 
     Metadata above `RECORD_SIZE_BYTES_MAX` is omitted.
     """

@@ -80,9 +80,9 @@ def _without_lost(
 class CommittedEntries(Closing):
     """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
-    The reads of small ranges begin before the task calls for them. So a task with many ranges does
-    not wait for ZooKeeper and the bookies at each range. All ranges together hold at most 64 MiB in
-    memory, for all sizes of entries. The end of a `with` block drops unread entries.
+    The reads of small ranges begin before the task requests these ranges. So a task with many
+    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together hold at
+    most 64 MiB in memory, for all sizes of entries. The end of a `with` block drops unread entries.
     """
 
     def __init__(

@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listed range, the part of it that a scan reads, and its index if the planner has it."""
+    """A listed range, the part that a scan reads, and the index of the range if the planner has it."""
 
     snapshot: LogSnapshot
     item: Item

@@ -8,8 +8,8 @@ The JVM engine sends each filter as JSON. An expression is one of
 
 All other expressions are unknown. The result of a filter for one row is true, false or null.
 `results` computes the set of results that the filter may have in some rows, from the `Facts` about
-the columns in these rows. A set may contain results that do not occur, but it must contain all that
-occur. So the set of an unknown expression contains all three results.
+the columns in these rows. A set may contain results that do not occur, but must contain all results
+that occur. So the set of an unknown expression contains all three results.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The filters of a query in the form that a task of the JVM engine applies to stored rows.
 
-A task may first read the columns of the filter. It then reads the other columns only of entries
-that have a row which may pass. A filter is one of
+A task may first read the columns of the filter. Then it reads the other columns of an entry only if
+a row of the entry may pass. A filter is one of
 
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}

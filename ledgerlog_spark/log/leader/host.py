@@ -84,7 +84,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
         self._candidates = log.store.candidates(log.log_id)
-        self._claim: str | None = None  # the claim of this client's candidate node, if it has one
+        self._claim: str | None = None  # the claim of this client's candidate node, if there is one
         self._watches: list[CancelWatch] = []
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             **dict.fromkeys(_STORE_REQUESTS, log.perform),

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.rows import LeaderRows
 
 ENTRY_RECORDS_MAX = 8_192
-"""Maximum number of records in one entry, or of pieces into which appended rows were split."""
+"""Maximum number of records, or of pieces of appended rows, in one entry."""
 
 
 REQUESTS_END = "the machine ends, because each of its requests has a deadline"

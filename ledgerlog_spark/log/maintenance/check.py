@@ -34,7 +34,7 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: State of the ledger in its metadata; `missing` if it has no metadata.
+        state: State of the ledger in its metadata; `missing` if the ledger has no metadata.
         ranges: Number of the ledger's ranges in the list.
         last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
             log, because its entries are not listed yet.

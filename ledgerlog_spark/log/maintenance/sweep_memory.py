@@ -30,8 +30,8 @@ class LogDue:
 
     Attributes:
         properties: The properties that the head had when the times were calculated.
-        starts: First version and first row of this head. If they have changed, a truncation may be
-            unfinished, so `versions` is set to 0.
+        starts: First version and first row of this head. If the present head has others, a
+            truncation may be unfinished, so `versions` is set to 0.
         versions: When versions expire.
         registrations: When registrations end.
         marks: When marked ledgers are deleted.

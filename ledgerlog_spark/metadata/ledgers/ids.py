@@ -64,7 +64,8 @@ class LedgerIds:
     async def take(self, count: int) -> list[int]:
         """Return `count` (1 to 64) new ids, in ascending order.
 
-        Calls that wait at the same time share one transaction. If it fails, each of them fails.
+        Calls that wait at the same time share one transaction. If the transaction fails, each of
+        these calls fails.
         """
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(

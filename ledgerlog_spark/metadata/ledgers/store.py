@@ -201,8 +201,9 @@ class LedgerStore:
     def ids(self, after: int = -1, last: int = LEDGER_ID_MAX) -> AsyncIterator[int]:
         """Yield the ids of the ledgers above `after`, up to `last`, ascending.
 
-        Several reads find them, so the result is no snapshot. To continue an earlier iteration, the
-        caller passes the last id that it got as `after`. An error ends the iteration.
+        Several reads find the ids, so the result is not a snapshot. To continue an earlier
+        iteration, the caller passes the last id that it got as `after`. An error ends the
+        iteration.
         """
         return self._listing.ids(after, last)
 

@@ -1,7 +1,8 @@
 """A walk over the metadata of all ledgers, with many reads at the same time.
 
 An auditor reads 100,000 records in one walk. So the reads overlap, and only the records of the
-newest reads are in memory. Equal ensembles share one object, because a cluster has few of them.
+newest reads are in memory. Equal ensembles share one object, because a cluster has few different
+ensembles.
 """
 
 from __future__ import annotations

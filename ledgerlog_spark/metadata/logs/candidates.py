@@ -24,7 +24,7 @@ class CandidateLook:
 class CandidateNodes:
     """The candidates of one log. A candidate is the node of a live session, and names a claim.
 
-    The nodes save work, and protect no data: a leader whose ledger was fenced continues only if its
+    The nodes save work, and protect no data. A leader with a fenced ledger continues only if its
     change of the head succeeds.
     """
 
