@@ -265,7 +265,7 @@ class ZnodeTree(Session, Protocol):
         changes, and a call may happen without a change.
 
         No change is lost. A read after this method has returned, or in `on_change`, may miss a
-        change, but then `on_change` is called for this change later.
+        change. In this case, `on_change` is called for the change later.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:

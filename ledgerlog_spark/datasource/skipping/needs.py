@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listed range, the part that a scan reads, and the index of the range if the planner has it."""
+    """A listed range, the part that a scan reads, and the index, if the planner has it."""
 
     snapshot: LogSnapshot
     item: Item
@@ -78,7 +78,10 @@ class Needs:
         )
 
     def pieces(self, listed: Sequence[Listed]) -> list[list[ScanRange]]:
-        """For each range, pieces with its needed rows. A range without an index is one piece."""
+        """For each range, the pieces that contain its needed rows.
+
+        A range without an index is one piece.
+        """
         runs = [
             [(place, run) for place, run in self._runs(each) if self._may_pass(each, run)]
             for each in listed

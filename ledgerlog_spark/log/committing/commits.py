@@ -100,8 +100,8 @@ class LogCommits:
                 duplicate.
             batch_id: Number of the batch, at least 0.
             run: The query run; if it is None, a UUID is created.
-            kind: Decides what happens if the app has already committed this batch or a later batch:
-                a batch job is skipped, and a stream gets an error for an older batch.
+            kind: Decides what happens if the app has already committed this batch or a later batch.
+                A batch job is skipped. A stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
             planned: The state of the log from which the caller chose `schema`; if it is None, the

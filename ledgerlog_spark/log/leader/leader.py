@@ -191,8 +191,8 @@ class Leader:
         """Append a record. Return a future of its position. The future has the errors of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so the caller must
-        await `drain` from time to time. If 16 times the settings' backlog waits to be sent, the
-        future fails with a definite LocalProtocolError.
+        await `drain` from time to time. If the unsent appends reach 16 times the settings' backlog,
+        the future fails with a definite LocalProtocolError.
         """
         return self.queue.append(self.content.record(record))
 
@@ -347,8 +347,8 @@ class Leader:
     def abandon(self) -> None:
         """Stop without closing. Pending appends fail, and their outcome is unknown.
 
-        If the leader has created a ledger for the next roll that is not listed, and no pending
-        request can list it, this ledger is deleted.
+        The leader may have created a ledger for the next roll. If this ledger is not listed, and no
+        pending request can list it, the ledger is deleted.
         """
         left = LocalProtocolError(
             f"the client of the leader of log {self.name!r} was closed: to find out which records "

@@ -62,8 +62,9 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
     found = {i: one for i, one in zip(ledger_ids, read, strict=True) if one and not one.is_closed}
     if not found:
         return Sealed(left=len(left))
-    # The list is read after the metadata. If a later commit lists more entries of these ledgers,
-    # all these entries are already acknowledged, and a recovery never loses acknowledged entries.
+    # The list is read after the metadata. A later commit may list more entries of these ledgers.
+    # But all these entries are already acknowledged, and a recovery never loses acknowledged
+    # entries.
     machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await host.run(machine)
     seal = host.ledgers.seal

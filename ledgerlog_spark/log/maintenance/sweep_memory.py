@@ -1,10 +1,10 @@
 """Keeps findings of earlier passes of the sweeper, so that a pass without due work is cheap.
 
-A pass over a log finds the time when the next work on the log is due, for example when a version
-expires or the grace period of a mark ends. Before this time, passes need not read the log. Changes
-after the pass also cause work, but only after a grace period. So the time is never later than the
-end of a grace period that begins with the pass. All times are times of the store's clock. A change
-of properties clears the findings.
+A pass over a log finds the time when the next work on the log is due. Work is due, for example,
+when a version expires or the grace period of a mark ends. Before this time, passes need not read
+the log. Changes after the pass also cause work, but only after a grace period. So the time is never
+later than the end of a grace period that begins with the pass. All times are times of the store's
+clock. A change of properties clears the findings.
 
 Some work may become due at any time, for example work for a mark without a grace period, or for a
 replaced run. A pass searches for such work when `LOOK_AGAIN_MS` have passed since the last search.

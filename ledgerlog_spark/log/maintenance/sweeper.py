@@ -1,7 +1,8 @@
 """Deletes expired versions, and ledgers and pages that no version lists (LOGS.md#W1-W7).
 
-A sweeper works in steps. It may run at any time, several sweepers may run in parallel, and a
-sweeper may be killed at any moment: the store contains the pending work before anything is deleted.
+A sweeper works in steps. It may run at any time, and several sweepers may run in parallel. A
+sweeper may be killed at any moment, because the store contains the pending work before anything is
+deleted.
 """
 
 from __future__ import annotations

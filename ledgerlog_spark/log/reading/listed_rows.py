@@ -92,8 +92,8 @@ class RowCutter:
     ) -> None:
         """Make a cutter before the first row. `entry_ids` does not include the index entry.
 
-        `rows` is the half-open interval of the rows that the entries contain, counted within the
-        listed range; None if the rows are unknown.
+        `rows` is the half-open interval of the rows in the entries, counted from the first row of
+        the listed range. It is None if the rows are unknown.
         """
         self.next_entry_id = entry_ids.start
         self._log = log
