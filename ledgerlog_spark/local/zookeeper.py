@@ -219,8 +219,8 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Only a port in use is a reason to retry, because another program may take a free port
-            # before the server does.
+            # Retry only if the port is in use, because another program may take a free port before
+            # the server does.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(

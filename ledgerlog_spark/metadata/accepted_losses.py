@@ -51,7 +51,7 @@ class AcceptedLosses:
         """The accepted losses of a ledger in the cluster, read after a sync; None without a loss.
 
         Raises:
-            MetadataFormatError: A later release wrote the record, or it is damaged.
+            MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)
         await self._tree.sync(path)
@@ -73,7 +73,7 @@ class AcceptedLosses:
                 too large.
             MetadataUnknownError: It is unknown whether the acceptance was added.
             MetadataVersionError: Other operators were faster at every attempt.
-            MetadataFormatError: A later release wrote the record, or it is damaged.
+            MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)
         losses = LedgerLoss(ledger_id)

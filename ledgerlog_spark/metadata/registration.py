@@ -1,6 +1,7 @@
 """The bookies of a cluster. The nodes are `available`, `cookies`, `INSTANCEID` and `LAYOUT`.
 
-A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new one.
+A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new
+node.
 """
 
 from __future__ import annotations
@@ -269,8 +270,8 @@ class Registration:
         """How a bookie is registered, read after a sync.
 
         Returns:
-            Whether it is read-only, and the transaction that created its node, which differs for
-            each registration. None if the bookie is not registered.
+            Whether it is read-only, and the id of the transaction that created its node. The id is
+            different for each registration. None if the bookie is not registered.
         """
         name = checked_bookie_id(bookie_id)
         for path in (f"{self._available}/{name}", f"{self._read_only}/{name}"):

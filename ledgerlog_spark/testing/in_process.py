@@ -101,8 +101,8 @@ class InProcessTransport:
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
-        # A storage may answer immediately, but the port promises an answer after its method has
-        # returned. So each answer waits for the next turn of the event loop.
+        # A storage may answer immediately, but the port requires that the answer comes after its
+        # method has returned. So each answer waits for the next turn of the event loop.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False

@@ -42,9 +42,9 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
-    If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the rest of
-    its range is skipped. If `ignores_case` is False, a column whose name differs from the name in
-    the log only in case is an error.
+    If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the remaining
+    entries of its range are skipped. If `ignores_case` is False, a column is an error if its name
+    differs from the name in the log only in case.
 
     Raises:
         DataLossError: No bookie has some listed rows.

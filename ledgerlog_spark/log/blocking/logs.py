@@ -261,7 +261,7 @@ def _check_range(found: object) -> None:
 
 
 class BlockingRangeReader:
-    """One listed range that is being read. Iterate over the reader once.
+    """One listed range that is being read. A reader can be iterated only once.
 
     Close the reader if you stop before the end. The error of an entry is raised when the iteration
     reaches the entry, even if the entry was read ahead.

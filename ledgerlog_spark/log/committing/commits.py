@@ -96,19 +96,16 @@ class LogCommits:
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Append or overwrite.
-            app: The producer. If it is None, a UUID is created, so the batch is never skipped as a
-                duplicate.
+            app: The producer. If None, it is a new UUID, so the batch is no duplicate of another.
             batch_id: Number of the batch, at least 0.
             run: The query run; if it is None, a UUID is created.
             kind: Decides what happens if the app has already committed this batch or a later batch.
                 A batch job is skipped. A stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
-            planned: The state of the log from which the caller chose `schema`; if it is None, the
-                present state is read. If another job changes the schema after this state, the
-                commit fails.
-            expected_version: The version that the log must have at the commit; if it is None, any
-                version is accepted.
+            planned: The state of the log from which the caller chose `schema`; by default, the
+                present state. If another job changes the schema after this state, the commit fails.
+            expected_version: The version that the log must have at the commit; by default, any.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
@@ -149,7 +146,7 @@ class LogCommits:
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
-        """Return a writer of a range in a new ledger. The end of the range closes the ledger.
+        """Return a writer of a range in a new ledger. The ledger is closed at the end of the range.
 
         Args:
             job: The result of `begin`.

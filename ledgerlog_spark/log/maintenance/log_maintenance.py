@@ -184,9 +184,9 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the current rows again, at new offsets.
 
-        The ranges of the version are listed again, so no data is copied. The exception is a range
-        that a merge made from rows of the version and other rows: the rows of the version are
-        copied from it.
+        The ranges of the version are listed again, so no data is copied. There is one exception: if
+        a merge put rows of the version and other rows into one range, the rows of the version are
+        copied from this range.
 
         Args:
             version: The version.

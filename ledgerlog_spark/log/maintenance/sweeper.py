@@ -348,8 +348,8 @@ class _LogSweep:
             # A leader that died before it listed a ledger may have left an orphan (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
-        # The order is random. In a fixed order, ledgers that cannot be sealed would delay the same
-        # other ledgers in each pass.
+        # The order is random. If the order were fixed, ledgers that cannot be sealed would delay
+        # the same other ledgers in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):

@@ -1,8 +1,8 @@
 """Determines the present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists open ledgers without an end, because only the bookies have their end. This module
-makes an item of each open ledger, which ends at the ledger's present last add confirmed. If a
-ledger is not closed, the ledgers after it are not read, so the result never has a gap.
+The head lists open ledgers without an end, because only the bookies have their end. For each open
+ledger, this module makes an item that ends at the ledger's present last add confirmed. If a ledger
+is not closed, the ledgers after it are not read, so the result never has a gap.
 
 If any reader found that the log ended at an offset, all records before this offset were
 acknowledged. The bookies that answer now may have an older LAC. In this case, the entries after

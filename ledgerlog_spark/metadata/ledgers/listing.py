@@ -121,7 +121,7 @@ class LedgerIdListing:
 
 
 def _may_have(digits: str, levels_below: int, after: int, last: int) -> bool:
-    """Whether a directory may have ids of the range. Its path has these digits."""
+    """Whether the directory with these digits in its path may have ids of the range."""
     size: int = _DIGITS ** (_LOWER_DIGITS * levels_below)
     first = int(digits) * size
     return first <= min(last, LEDGER_ID_MAX) and first + size - 1 > after
