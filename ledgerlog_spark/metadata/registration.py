@@ -69,7 +69,7 @@ class Announcement:
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
-        """From now on, announce again after the session is replaced or the node is deleted."""
+        """From now on, announce again when the session is replaced or the node is deleted."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop_keeping(self) -> None:
@@ -371,7 +371,10 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing. The nodes stay until the session ends, which this call does not end."""
+        """Stop announcing.
+
+        This call does not end the session. The nodes stay until the session ends.
+        """
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()

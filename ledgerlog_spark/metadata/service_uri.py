@@ -34,7 +34,7 @@ class ServiceUri:
 
     hosts: tuple[str, ...]  # `host:port` of each server
     root: str  # such as `/ledgers`
-    layout: str | None = None  # the layout in the scheme; None means the layout of the cluster
+    layout: str | None = None  # the layout in the scheme; None if the scheme has no layout
 
     @property
     def connect_string(self) -> str:

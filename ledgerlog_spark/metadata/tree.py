@@ -224,7 +224,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data of a node if the node still has `version` (None: any version).
+        """Replace the data of a node if the node still has `version`, or if `version` is None.
 
         A version also contains the incarnation, which identifies one creation of the path. The
         incarnation is also compared. ZooKeeper itself compares only the number, so the tree in

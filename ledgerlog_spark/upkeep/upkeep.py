@@ -74,7 +74,7 @@ class Kept:
 
     log: str  # name of the log, or the id of a deleted log
     truncated: Truncated | None = None  # result of retention
-    merged: Merged | None = None  # None also if the pass does not merge
+    merged: Merged | None = None  # also None if the pass does not merge
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 

@@ -166,7 +166,7 @@ def _only(data_type: Any, path: Sequence[str], field: Mapping[str, Any]) -> Any:
         return {"type": "struct", "fields": [{**field, "name": first}]}
     fields = data_type["fields"]
     place = place_of(first, [each["name"] for each in fields])
-    assert place is not None, "Spark has looked up the field that contains the new one"
+    assert place is not None, "Spark has looked up the field that contains the new field"
     parent = fields[place]
     inside = {**parent, "type": _only(parent["type"], rest, field)}
     return {"type": "struct", "fields": [inside]}

@@ -139,7 +139,7 @@ class RangeIndex:
 
 
 def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
-    """The numbers of the wanted rows in the listed range, half-open."""
+    """The half-open interval of the wanted rows, by their numbers in the listed range."""
     first = scanned.range_offset
     return scanned.start_offset - first, scanned.end_offset - first
 
@@ -156,7 +156,7 @@ class EntrySpan:
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan needs, according to `index` or `span`; None if it is empty.
+    """The part of a range that a scan needs, by `index` or `span`; None if the part is empty.
 
     Without an index or a span, this is the whole range.
     """

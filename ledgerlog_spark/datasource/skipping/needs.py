@@ -60,7 +60,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """Return for each listed range whether its statistics allow a needed row in it."""
+        """Return for each listed range whether, by its statistics, it may contain a needed row."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]

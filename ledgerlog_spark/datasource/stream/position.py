@@ -173,7 +173,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version after the accepted one that replaced rows and begins at `offset` or later.
+    """First version after `accepted_version` that replaced rows and begins at `offset` or later.
 
     A version that begins exactly at `offset` counts, because the stream has read the rows that the
     version replaced. A version that replaced no row is ignored.

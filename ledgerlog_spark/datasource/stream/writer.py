@@ -47,9 +47,9 @@ class StreamedRanges(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch to a log, or replaces the log's rows by the batch, exactly once.
 
-    A task attempt writes its own ranges. The Python worker may keep their ledgers open for later
-    batches. One transaction makes the whole batch visible. If Spark runs a batch again after it was
-    committed, nothing changes.
+    A task attempt writes its own ranges. The Python worker may keep the ledgers of these ranges
+    open for later batches. One transaction makes the whole batch visible. If Spark runs a batch
+    again after it was committed, nothing changes.
     """
 
     def __init__(

@@ -81,7 +81,7 @@ class _Beginning:
     def job(self, log: BlockingLog, *, is_new: bool) -> Job:
         """Begin the job on this log.
 
-        If that fails, delete the log if it was created for the job.
+        If the job cannot begin, delete the log if it was created for the job.
         """
         job: Job | None = None
         try:

@@ -28,8 +28,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. A log that Spark wrote can only be read with Spark. A read or tail ends when its iterator
-    is closed or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read
-    ahead.
+    is closed or its thread is interrupted. At most 8 batches are read ahead. No batch is read ahead
+    while the waiting batches have 16 MiB or more.
 
     Attributes:
         name: The name under which the log was opened.

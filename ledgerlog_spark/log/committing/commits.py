@@ -96,7 +96,7 @@ class LogCommits:
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Append or overwrite.
-            app: The producer. If None, it is a new UUID, so the batch is no duplicate of another.
+            app: The producer. If None, a new UUID is used, so the batch is never a duplicate.
             batch_id: Number of the batch, at least 0.
             run: The query run; if it is None, a UUID is created.
             kind: Decides what happens if the app has already committed this batch or a later batch.

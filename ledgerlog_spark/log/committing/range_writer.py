@@ -214,8 +214,8 @@ class RangeWriter:
             None if no row was appended.
 
         Raises:
-            LedgerFencedError: Not everything was acknowledged; `cut` returns the safe part.
-            LedgerClosedError: Not everything was acknowledged; `cut` returns the safe part.
+            LedgerFencedError: Not all entries were acknowledged; `cut` returns the safe part.
+            LedgerClosedError: Not all entries were acknowledged; `cut` returns the safe part.
             LedgerError: Not everything was acknowledged. The attempt has failed.
             QuorumError: Not everything was acknowledged. The attempt has failed.
         """

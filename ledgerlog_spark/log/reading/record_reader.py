@@ -36,7 +36,7 @@ NOTIFIED_SIZE_BYTES_MAX = 64 << 10
 """Maximum bytes of new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A number above all version numbers. A reader that claims to have this version gets no history."""
+"""A number above all version numbers. A read with this version returns no history."""
 
 
 class _Changes:

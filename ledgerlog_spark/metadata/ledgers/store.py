@@ -181,7 +181,7 @@ class LedgerStore:
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.
 
-        So a write of another client that has read the metadata before fails.
+        After that, a write of another client that read the earlier version fails.
         """
         path = self.path(ledger_id)
         try:

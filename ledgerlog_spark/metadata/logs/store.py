@@ -143,9 +143,9 @@ class LogStore:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
-        With `producers`, these producers are deleted too, and no job can begin afterwards. Then the
-        error is also raised if one of these producers has another version or a registered ledger,
-        or if the log has another producer.
+        With `producers`, these producers are also deleted, and no job can begin afterwards. Then
+        the error is also raised if one of these producers has another version or a registered
+        ledger, or if the log has another producer.
         """
         name = self._paths.name(head.name)
         pointer = await znodes.get_or_none(self._tree, name)
