@@ -81,7 +81,7 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
         uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
             variable `LEDGERLOG_METADATA_SERVICE_URI`. If this variable is not set, the default is
             `zk://localhost:2181/ledgers`.
-        settings: Time-outs and limits; None means the defaults.
+        settings: Time-outs and limits; if it is None, the defaults are used.
 
     Raises:
         ConfigurationError: The URI is wrong. No I/O was done.

@@ -53,8 +53,8 @@ class LedgerLogError(Exception):
 
     Attributes:
         retriable: Whether the same call may succeed later without any change by the caller.
-        definite: Whether the operation certainly did not happen. If false, it may have happened or
-            may still happen.
+        definite: Whether the operation certainly did not happen. If false, the operation may have
+            happened or may still happen.
         fields: The values in the message, by name. Each value is also an attribute, for example
             `error.ledger_id`.
     """
@@ -102,7 +102,10 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A wrong option, setting or argument. The message names it and usually the valid values."""
+    """A wrong option, setting or argument.
+
+    The message contains its name, and usually the valid values.
+    """
 
 
 class LocalProtocolError(LedgerLogError):
@@ -114,7 +117,7 @@ class RemoteProtocolError(LedgerLogError):
 
 
 class WireFormatError(RemoteProtocolError, ValueError):
-    """Bytes do not match their format. Decoders raise only this and `MetadataFormatError`."""
+    """Bytes do not match their format. Decoders raise only this error and `MetadataFormatError`."""
 
 
 class LedgerError(LedgerLogError):
@@ -291,7 +294,10 @@ class SchemaMismatchError(LogError):
 
 
 class VersionNotAvailableError(LogError):
-    """The version does not exist, or not any more. The field `oldest` is the oldest version."""
+    """The version never existed, or does not exist any more.
+
+    The field `oldest` is the oldest version.
+    """
 
 
 class PositionNotAvailableError(LogError):

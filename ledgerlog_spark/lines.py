@@ -46,7 +46,7 @@ class LogLines(io.TextIOBase):
         self._waiting_bytes = 0
         self._is_writing = False
         self._reported = 0
-        # The lock is reentrant, because a finalizer that runs during `write` may write a line too.
+        # The lock is reentrant, because a finalizer that runs during `write` may also write a line.
         self._changed = threading.Condition(threading.RLock())
         self.dropped = 0
         self.has_no_reader = False
@@ -78,7 +78,7 @@ class LogLines(io.TextIOBase):
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
         """Wait until all lines are written, and return True.
 
-        If the time-out ends the wait, return False. None means no time-out.
+        If the time-out ends the wait, return False. If it is None, there is no time-out.
         """
         with self._changed:
             return self._changed.wait_for(

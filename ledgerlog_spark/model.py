@@ -296,8 +296,8 @@ class BookieInfo:
     Attributes:
         host: IP address or name of the v2 endpoint.
         port: TCP port of the v2 endpoint.
-        grpc_port: TCP port of the control service; None for an Apache bookie, which has no such
-            service.
+        grpc_port: TCP port of the control service; None if this is an Apache bookie, which has no
+            such service.
         properties: All properties of the registration, including `ledgerlog.ops`,
             `ledgerlog.rack`, `ledgerlog.region` and `ledgerlog.free_bytes`.
     """

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Number of attempts if only the caller ends the repetition of an operation."""
+"""Maximum number of attempts if only the caller limits the repetition of an operation."""
 
 _DOUBLINGS_MAX: Final = 30
 
@@ -25,8 +25,8 @@ class RetryPolicy:
     Attributes:
         first_delay_ms: Delay before the second attempt.
         delay_max_ms: Maximum delay. The host may add jitter to the delay.
-        attempts_max: Maximum number of attempts, including the first one; at least 1.
-        time_max_ms: Maximum time from the first attempt to the beginning of the last one.
+        attempts_max: Maximum number of attempts, including the first attempt; at least 1.
+        time_max_ms: Maximum time from the first attempt to the beginning of the last attempt.
     """
 
     first_delay_ms: int = 50

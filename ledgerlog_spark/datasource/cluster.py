@@ -42,7 +42,7 @@ def client_of(uri: str) -> BlockingLogClient:
 async def metadata_of(
     client: LedgerClient, ledger_ids: Sequence[int]
 ) -> list[LedgerMetadata | None]:
-    """The current metadata of each ledger; None for a ledger that does not exist.
+    """The current metadata of each ledger; None if the ledger does not exist.
 
     Raises:
         MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -61,7 +61,7 @@ async def metadata_of(
 
 
 def password_in(file: str | None) -> bytes:
-    """The password in the file that the option `passwordFile` names; empty without that option."""
+    """The password in the file that the option `passwordFile` names; empty without this option."""
     return password_from_file(
         file,
         lambda finding: ConfigurationError(

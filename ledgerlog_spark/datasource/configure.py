@@ -1,4 +1,4 @@
-"""`ledgerlog_spark.configure` sets what Spark needs to find the source and to run it fast."""
+"""`ledgerlog_spark.configure` sets options with which Spark finds the source and runs it fast."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def configure(spark: Configured, metadata_service_uri: str | None = None) -> Con
             this variable.
 
     Raises:
-        ConfigurationError: `spark` is no builder and no session.
+        ConfigurationError: `spark` is neither a builder nor a session.
     """
     from pyspark.sql import SparkSession
 
     if isinstance(spark, SparkSession.Builder):
         _configure_builder(spark, metadata_service_uri)
     elif _is_of_connect(spark, "SparkSession.Builder"):
-        # Other settings would have to be set before the server starts, but it is already running.
+        # Other settings would have to be set before the server starts, but the server already runs.
         for key, value in RUN_TIME.items():
             spark.config(key, value)  # type: ignore[attr-defined]
     elif _is_of_connect(spark, "SparkSession"):

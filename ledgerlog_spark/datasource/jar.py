@@ -1,4 +1,4 @@
-"""The jar of the JVM engine, and the version of Spark that it is for.
+"""The jar of the JVM engine, and the version of Spark for which the jar was built.
 
 If the jar has a class with the name of the source, Spark uses this class instead of the Python
 source. In another minor version of Spark the class stays inactive, so such a jar has no effect.

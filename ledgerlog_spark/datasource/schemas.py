@@ -37,7 +37,10 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot, with a schema if it is one of a log of records, which stores none."""
+    """Return the snapshot.
+
+    If its log is a log of records, which stores no schema, add the schema of records.
+    """
     if snapshot.content is not LogContent.RECORDS:
         return snapshot
     ids = {item.schema_id for item in snapshot.items} | {snapshot.interval.schema_id}

@@ -119,7 +119,10 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def options_of_read(self, schema: StructType) -> dict[str, str]:
-        """The given options, with the table's options if they select neither a log nor a ledger."""
+        """The given options.
+
+        If they select neither a log nor a ledger, the options of the table are added.
+        """
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 
         given = dict(self.options)
@@ -132,7 +135,7 @@ class LedgerDataSource(DataSource):
     ) -> tuple[str, SourceOptions, str]:
         """Service URI, options and schema of a write.
 
-        The options of a table are not in the schema.
+        The schema does not contain the options of a table.
         """
         from ledgerlog_spark.datasource.options.sql_table import check_target
 

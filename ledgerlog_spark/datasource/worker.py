@@ -22,7 +22,7 @@ class _WithoutBrokenPipes:
         return getattr(traceback, name)
 
     def print_exc(self) -> None:
-        """Print the current exception. Print nothing for a broken pipe whose reader has ended."""
+        """Print the current exception. Print nothing for a BrokenPipeError."""
         if not isinstance(sys.exception(), BrokenPipeError):
             traceback.print_exc()
 

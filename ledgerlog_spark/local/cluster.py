@@ -90,16 +90,16 @@ class Cluster:
     ) -> list[str]:
         """Start all processes that do not run yet, and return when all processes serve.
 
-        Bookies that were decommissioned are left out.
+        Bookies that were decommissioned are not started.
 
         After an error or Ctrl-C, the call first stops the processes that it started.
 
         Args:
-            bookies: Number of bookies. None means the number of the earlier start, or 4 for a new
-                cluster. Bookies of an earlier start are never removed.
-            upkeep: Also start the process that merges, sweeps and applies retention.
-            owned: Stop the cluster when this Python process ends for any reason before `disown`.
-                Ignored if the cluster already runs.
+            bookies: Number of bookies. If it is None, the number of the earlier start is used, or 4
+                for a new cluster. Bookies of an earlier start are never removed.
+            upkeep: Whether to also start the process that merges, sweeps and applies retention.
+            owned: Whether to stop the cluster when this Python process ends for any reason before
+                `disown`. Ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:
@@ -115,8 +115,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. If its pipe were closed, the guardian would conclude that
-            # this Python process ended.
+            # Keep an existing guardian. If its pipe were closed, the guardian would stop the
+            # cluster.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -267,11 +267,11 @@ class Cluster:
 
     @property
     def _is_port_fixed(self) -> bool:
-        """Whether running bookies use the port that ZooKeeper had before."""
+        """Whether running bookies use the port of the previous start of ZooKeeper."""
         return any(bookie.state != "down" for bookie in self.members.bookies)
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The port for ZooKeeper; None for any free port.
+        """The port for ZooKeeper; None if any free port can be used.
 
         The port of the earlier start is used if running bookies need it, or if it is free.
         Otherwise, the default port is used if it is free.
@@ -458,8 +458,8 @@ def local_cluster(
     Args:
         bookies: Number of bookies, at least 1. With one more bookie than the ensemble size, new
             entries still get all copies after the loss of one bookie.
-        directory: Directory of the data; None creates a temporary directory, which is removed at
-            the end.
+        directory: Directory of the data. If it is None, a temporary directory is created, and
+            removed at the end.
         upkeep: Whether to start a process that merges and sweeps logs, and applies their retention.
 
     Raises:

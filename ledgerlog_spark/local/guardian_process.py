@@ -25,7 +25,7 @@ KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
 """A process that was forked just before its owner ended has the owner ID only after its `exec`. So
-the guardian looks several times, with this pause."""
+the guardian searches for processes several times, with this pause between two searches."""
 
 
 def main() -> None:
@@ -64,7 +64,7 @@ def _stop(directory: Path, owner_id: str) -> None:
 
 
 def _found(owner_id: str) -> list[psutil.Process]:
-    """The processes with this owner ID. If no process is found, look again a few times."""
+    """The processes with this owner ID. If no process is found, repeat the search a few times."""
     for look in range(LOOKS):
         if look:
             time.sleep(LOOK_PAUSE_SECONDS)

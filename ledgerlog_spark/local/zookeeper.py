@@ -183,7 +183,10 @@ class ZooKeeperProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives. A process that is paused or does not serve yet also lives."""
+        """Whether the process lives.
+
+        A process that is paused or does not serve yet counts as alive.
+        """
         return self._process is not None and self._process.poll() is None
 
     @property
@@ -219,8 +222,8 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Only a port in use is a reason to retry, because another program may take a free port
-            # before the server does.
+            # Retry only if the port is in use, because another program may take a free port before
+            # the server does.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
@@ -370,7 +373,7 @@ class ZooKeeperProcess:
 
         Two servers that start at the same time may both find the same port free. The slower server
         ends when it cannot bind the port. Until then, an answer from the faster server could be
-        mistaken for an answer of the slower one.
+        mistaken for an answer of the slower server.
         """
         assert self._process is not None
         try:
@@ -390,7 +393,7 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # As the server sets this option too, a connection in TIME_WAIT does not keep the port in
+        # The server also sets this option, so a connection in TIME_WAIT does not keep the port in
         # use.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -80,14 +80,14 @@ class LogClient(LedgerClient):
                 with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`, the log is transactional. Or a schema was given for a log of
+            LogKindError: With `lead`, the log is transactional, or a schema was given for a log of
                 records.
             SchemaMismatchError: Spark has no types for the schema, or the schema does not fit the
                 rows of the log; nothing was changed.
             LedgerLogError: The errors of `Leader.open`.
         """
-        # Imported here because most programs do not need these modules: they only open ledgers, or
-        # they read logs with Spark.
+        # Imported here, because most programs only open ledgers or read logs with Spark, and do not
+        # need these modules.
         from ledgerlog_spark.log.reading.record_log import RecordLog
         from ledgerlog_spark.protocol.log.properties import new_properties
         from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind

@@ -41,7 +41,7 @@ NAMES = {
     "sweep.ledger_sealed": "an unlisted ledger is sealed, but not deleted",
     "sweep.ledger_deleted": "a ledger is deleted, but its mark still exists",
 }
-"""The failpoints, and the state when a process reaches each of them."""
+"""The failpoints, each with the state when a process reaches it."""
 
 
 @dataclass(slots=True)

@@ -110,7 +110,8 @@ class Log:
         """The present head and schemas of the log.
 
         Args:
-            is_fresh: Whether the result must be current. If false, the call sends one request less.
+            is_fresh: Whether the result must be current. If false, the call sends one request
+                fewer.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -121,7 +122,7 @@ class Log:
     async def history(self) -> tuple[VersionInterval, ...]:
         """Return every retained version of the log, oldest first.
 
-        The errors are those of `state`.
+        Raises the errors of `state`.
         """
         return await self.host.run(HistoryMachine(self.name))
 
@@ -183,8 +184,9 @@ class Log:
         Args:
             settings: Settings with the linger and the backlog of appends.
             schema: Encoded schema of the rows to append, which is compared with the log's schema.
-                None for records, or for rows of the log's own schema.
-            properties: Required properties of the log, by option name; None requires nothing.
+                It is None for records, and for rows of the log's own schema.
+            properties: Required properties of the log, by option name; if it is None, nothing is
+                required.
 
         Raises:
             LogKindError: The log is transactional, or `schema` is given for a log of records.

@@ -37,7 +37,7 @@ class Logs:
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
         """The logs of `store`.
 
-        `random` spreads retries in time; None makes a generator for each log.
+        `random` spreads retries in time; if it is None, each log gets its own generator.
         """
         self.store = store
         self._random = random
@@ -145,9 +145,9 @@ class Logs:
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """An estimate of the store's clock, which dates the commits.
+        """An estimate of the time of the store's clock. Commits contain times of this clock.
 
-        The estimate is never too late.
+        The estimate is never ahead of the clock.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
@@ -223,8 +223,8 @@ class Logs:
         """A sweeper, which deletes everything that no version of any log lists.
 
         Args:
-            memory: Findings of earlier passes, which save requests; None if there are no findings.
-            clock: The clock of the pass; None reads the store's clock.
+            memory: Findings of earlier passes, which save requests; None without such findings.
+            clock: The clock of the pass; if it is None, the store's clock is read.
         """
         check_optional("memory", memory, SweepMemory)
         return Sweeper(

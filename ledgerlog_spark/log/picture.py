@@ -15,7 +15,10 @@ from ledgerlog_spark.protocol.log.state.records import LogSnapshot
 COLOURS = ("#2a9d8f", "#457b9d", "#8d6a9f", "#bc8034", "#5f7f4e", "#3d6b8c")
 GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
-"""Maximum number of ledgers in the picture. If a log has more, the newest ones are drawn."""
+"""Maximum number of ledgers in the picture.
+
+If a log has more ledgers, the newest ledgers are drawn.
+"""
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
 _CHARACTER = 7.5
@@ -63,7 +66,7 @@ async def picture_of(log: Log, client: LedgerClient, *, gone: Collection[str] = 
     """Draw the newest version of a log: one line for each bookie, with the entries of all ledgers.
 
     A bar in the colour of the fragment shows where a bookie has entries. Bookies that are not
-    registered, and those in `gone`, are hatched in red.
+    registered, and bookies in `gone`, are hatched in red.
     """
     snapshot = await log.snapshot()
     ledgers = [ledger async for ledger in _pictured(snapshot, client)]

@@ -43,7 +43,10 @@ LEAVE_MS_MAX = 1_000
 """Time limit for leaving the queue. A finished change must not wait until an outage ends."""
 
 WAIT_MS_MAX = 60_000
-"""Time limit of the wait in the queue. After it, the writer tries again without the queue."""
+"""Time limit of the wait in the queue.
+
+After this time, the writer tries again without the queue.
+"""
 
 
 class _OverdueError(Exception):

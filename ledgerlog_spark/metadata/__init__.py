@@ -3,8 +3,8 @@
 - `stores`: opens all stores of one cluster. `clusters`: creates and deletes a cluster.
 - `ledgers`, `logs`, `registration`, `known_bookies`, `accepted_losses`, `leases`,
   `replication` (auto-recovery), `topologies`: the stores, which use any tree of nodes (`tree`).
-  `held_nodes`: nodes that one session holds. `settled_writes`: writes whose lost answers are
-  settled. `ordered`: requests at the same time, with their results in order.
+  `held_nodes`: nodes that one session holds. `settled_writes`: writes that find out the outcome of
+  a lost answer. `ordered`: requests that run at the same time, with their results in order.
 - `zookeeper`: the tree of nodes in ZooKeeper; `testing/memory` has a tree in memory.
 - `service_uri`: the address of a cluster's metadata. `store_clock`: estimates the store's clock.
 """

@@ -40,7 +40,7 @@ class AcceptedLosses:
         """The losses of one bookie, by ledger id.
 
         Raises:
-            MetadataFormatError: A later release wrote a record, or it is damaged.
+            MetadataFormatError: A later release wrote a record, or a record is damaged.
         """
         directory = f"{self._directory}/{checked_bookie_id(bookie_id)}"
         names = await znodes.children_of(self._tree, directory)
@@ -48,10 +48,10 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """The accepted losses of a ledger in the cluster, read after a sync; None without one.
+        """The accepted losses of a ledger in the cluster, read after a sync; None without a loss.
 
         Raises:
-            MetadataFormatError: A later release wrote the record, or it is damaged.
+            MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)
         await self._tree.sync(path)
@@ -59,7 +59,7 @@ class AcceptedLosses:
         return None if node is None else _decoded(path, node.value)
 
     async def ledger_ids(self) -> frozenset[int]:
-        """The ledgers of which the cluster gave up entries. The read may be stale."""
+        """The ledgers with entries that the cluster gave up. The read may be stale."""
         names = await znodes.children_of(self._tree, f"{self._directory}/@ledgers")
         return frozenset(int(name) for name in names if name.isdecimal())
 
@@ -73,7 +73,7 @@ class AcceptedLosses:
                 too large.
             MetadataUnknownError: It is unknown whether the acceptance was added.
             MetadataVersionError: Other operators were faster at every attempt.
-            MetadataFormatError: A later release wrote the record, or it is damaged.
+            MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)
         losses = LedgerLoss(ledger_id)

@@ -1,7 +1,7 @@
 """Creates a cluster, and deletes all nodes of a cluster.
 
-The nodes of a cluster are those below its root, and those below the roots of ledgerlog's own trees
-(`OWN_TREES`), which have the root's path with a suffix.
+A cluster consists of the nodes below its root, and of the nodes below the roots of ledgerlog's own
+trees (`OWN_TREES`). The path of such a root is the path of the cluster's root with a suffix.
 
 One transaction creates a cluster. So two programs cannot create the same cluster, and a cluster
 never exists in part. A deletion takes many requests. Its first transaction succeeds only if no
@@ -80,7 +80,7 @@ class Clusters:
         """Create a cluster, and return its new instance id.
 
         Raises:
-            MetadataError: A cluster, or a part of one, exists. Nothing was changed.
+            MetadataError: A cluster, or a part of a cluster, exists. Nothing was changed.
             MetadataUnknownError: It is unknown whether the cluster was created.
         """
         await self._require_nothing()
@@ -120,7 +120,7 @@ class Clusters:
         Raises:
             ConfigurationError: The cluster has another instance id. Nothing was changed.
             BookieError: A bookie is registered. Nothing was changed.
-            MetadataError: The cluster does not exist, or its nodes are not all known.
+            MetadataError: The cluster does not exist, or has unknown nodes.
         """
         found = await self.check(instance_id)
         if not found.is_being_deleted:
@@ -190,7 +190,8 @@ class Clusters:
     async def _mark(self, instance: Versioned[str]) -> None:
         mark = f"{DELETING}{instance.value}".encode()
         paths = (f"{self._available}/{READ_ONLY}", self._available)
-        # A deletion of these nodes fails if one has a child, which is a registered bookie.
+        # A deletion of these nodes fails if a bookie is registered, because its node is a child of
+        # one of them.
         empty = [znodes.DeleteNode(each) for each in paths if await self._tree.stat(each)]
         try:
             await self._tree.transact(
@@ -279,7 +280,7 @@ class Clusters:
                 open_nodes.append((below, iter(await znodes.children_of(self._tree, below))))
 
     async def _delete_all(self, paths: Sequence[str]) -> int:
-        """Delete nodes, in this order. A node that is gone is no error."""
+        """Delete nodes, in this order. A node that is already deleted is no error."""
         try:
             await self._tree.transact([znodes.DeleteNode(path) for path in paths])
         except (znodes.TransactionFailedError, MetadataUnknownError):

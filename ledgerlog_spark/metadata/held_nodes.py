@@ -1,7 +1,7 @@
 """Nodes that at most one live session holds. A held node is ephemeral.
 
 Holding a node only saves work: it keeps two processes from doing the same work at the same time. It
-protects no data; the versions of nodes do that.
+does not protect data; the versions of the nodes protect data.
 """
 
 from __future__ import annotations

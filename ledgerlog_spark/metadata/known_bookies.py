@@ -23,10 +23,10 @@ class KnownBookies:
         self._cookies = f"{root}/cookies"
 
     async def read(self, bookie_id: str) -> Versioned[KnownBookie] | None:
-        """The record of a bookie, read after a sync; None if it has none.
+        """The record of a bookie, read after a sync; None if the bookie has no record.
 
         Raises:
-            MetadataFormatError: A later release wrote the record, or it is damaged.
+            MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self.path(bookie_id)
         await self._tree.sync(path)
@@ -57,7 +57,7 @@ class KnownBookies:
     async def transaction(self, bookie_id: str) -> int:
         """The id of the transaction that last wrote the record of a bookie.
 
-        After a `write` of the caller, it is this write, or a later one.
+        After a `write` of the caller, this is the transaction of that write, or of a later write.
 
         Raises:
             MetadataVersionError: The record was deleted.
@@ -76,14 +76,14 @@ class KnownBookies:
         cookie: bytes | None,
         cookie_version: Version | None,
     ) -> None:
-        """Write a record and a cookie in one transaction. The cookie None deletes the cookie.
+        """Write a record and a cookie in one transaction. If `cookie` is None, delete the cookie.
 
         Args:
             bookie_id: The bookie.
             known: Its new record.
-            version: The version of its record; None if it has none.
+            version: The version of its record; None if it has no record.
             cookie: Its new cookie.
-            cookie_version: The version of its cookie; None if it has none.
+            cookie_version: The version of its cookie; None if it has no cookie.
 
         Raises:
             MetadataVersionError: Another process wrote the record or the cookie first. Nothing was

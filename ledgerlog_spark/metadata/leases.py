@@ -37,12 +37,12 @@ class Leases:
     def session_id(self) -> int:
         """The session that `acquire` takes leases for. After it is replaced, its leases are lost.
 
-        A holder that works under a lease compares this id with the id at the begin of its work.
+        A holder that works under a lease compares this id with the id at the beginning of its work.
         """
         return self._tree.session_id
 
     async def holder(self, name: str) -> Mapping[str, str] | None:
-        """The data that the holder of the lease stored about itself; None for a free lease."""
+        """The data that the holder of the lease stored about itself; None if the lease is free."""
         path = self._path(name)
         record = await znodes.get_or_none(self._tree, path)
         if record is None:

@@ -16,7 +16,7 @@ R = TypeVar("R")
 async def in_order(
     items: AsyncGenerator[T, None], request: Callable[[T], Awaitable[R | None]], depth: int
 ) -> AsyncGenerator[R, None]:
-    """Yield the results of `request` for all items, in the order of the items, without None.
+    """Yield the results of `request` that are not None, in the order of the items.
 
     At most `depth` requests run at the same time, so memory is bounded. An error of a request ends
     the iteration. At the end of the iteration, the other requests are cancelled.

@@ -1,6 +1,7 @@
 """The bookies of a cluster. The nodes are `available`, `cookies`, `INSTANCEID` and `LAYOUT`.
 
-A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new one.
+A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new
+node.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class Announcement:
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
-        """From now on, announce again after the session is replaced or the node is deleted."""
+        """From now on, announce again when the session is replaced or the node is deleted."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop_keeping(self) -> None:
@@ -125,8 +126,8 @@ class Announcement:
     ) -> list[znodes.NodeOperation]:
         """The operations that announce the bookie.
 
-        `here` is the node at the announced place, and `there` the node at the other place; None
-        without a node. Both belong to this session.
+        `here` is the node at the announced place, and `there` is the node at the other place. Each
+        is None if the node does not exist. Both nodes belong to this session.
         """
         operations: list[znodes.NodeOperation] = []
         if there is not None:
@@ -269,8 +270,8 @@ class Registration:
         """How a bookie is registered, read after a sync.
 
         Returns:
-            Whether it is read-only, and the transaction that created its node, which differs for
-            each registration. None if the bookie is not registered.
+            Whether it is read-only, and the id of the transaction that created its node. The id is
+            different for each registration. None if the bookie is not registered.
         """
         name = checked_bookie_id(bookie_id)
         for path in (f"{self._available}/{name}", f"{self._read_only}/{name}"):
@@ -294,8 +295,8 @@ class Registration:
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
         """Create (`version` None) or replace the cookie of a bookie.
 
-        After a lost answer to a creation, the same cookie in the store counts as created: it names
-        the bookie and its directories, and the next start of the bookie would accept it too.
+        After a lost answer to a creation, the same cookie in the store counts as created. It names
+        the bookie and its directories, so the next start of the bookie would also accept it.
         """
         path = self._cookie_path(bookie_id)
         try:
@@ -370,7 +371,10 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing. The nodes stay until the session ends, which this call does not end."""
+        """Stop announcing.
+
+        This call does not end the session. The nodes stay until the session ends.
+        """
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():
             await announcement.stop_keeping()

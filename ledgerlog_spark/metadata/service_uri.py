@@ -18,7 +18,10 @@ LAYOUTS = {
     "zk+longhierarchical": "longhierarchical",
     "zk+flat": "flat",
 }
-"""The layout for each scheme of a URI. None means the layout in the cluster's LAYOUT node."""
+"""The layout for each scheme of a URI.
+
+If the value is None, the layout is in the cluster's LAYOUT node.
+"""
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)
 _HOST = re.compile(r"(?P<host>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::(?P<port>[0-9]{1,5}))?")
@@ -31,7 +34,7 @@ class ServiceUri:
 
     hosts: tuple[str, ...]  # `host:port` of each server
     root: str  # such as `/ledgers`
-    layout: str | None = None  # the layout in the scheme; None means the layout of the cluster
+    layout: str | None = None  # the layout in the scheme; None if the scheme has no layout
 
     @property
     def connect_string(self) -> str:

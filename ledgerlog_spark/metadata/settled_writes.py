@@ -1,4 +1,4 @@
-"""Writes of one node whose lost answers are settled inside the call."""
+"""Writes of one node. If an answer is lost, the call itself finds out the outcome."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def update_node(
     """Create a node with `changed(None)`, or replace its data by `changed(data)`.
 
     The version of the node always rises. After a lost answer or a conflict, the update is repeated,
-    so `changed` must allow that its result is changed once more.
+    so `changed` may get its own earlier result, and must accept it.
 
     Raises:
         MetadataVersionError: Other processes wrote the node first, `CONFLICTS_MAX` times.

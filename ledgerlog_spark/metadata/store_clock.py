@@ -42,8 +42,8 @@ class StoreClock:
     def note(self, store_ms: int) -> None:
         """Take the store's time from the answer to a write.
 
-        The newest answer counts, even if its time is lower than that of an earlier answer. A lower
-        time means that the store's clock was set back, or that another server answered.
+        The newest answer counts, even if its time is lower than the time of an earlier answer. A
+        lower time means that the store's clock was set back, or that another server answered.
         """
         self._store_ms = store_ms
         self._noted_ns = self._elapsed_ns()

@@ -47,7 +47,7 @@ class MetadataStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
-        """Return the stores below `root` of any tree. This sends no request."""
+        """Return the stores below `root` in a tree of any kind. This sends no request."""
         return cls(
             tree=tree,
             root=root,
@@ -95,22 +95,22 @@ class MetadataStores:
 
     @property
     def holes(self) -> LedgerNotes[Holes]:
-        """The copies that registered members lack."""
+        """The holes of ledgers: copies that registered members lack."""
         return self.replication.holes
 
     @property
     def moves(self) -> LedgerNotes[Moves]:
-        """The copies that must get another home."""
+        """The moves of ledgers: copies that must be replaced by copies on other bookies."""
         return self.replication.moves
 
     @property
     def unreadable(self) -> LedgerNotes[Unreadable]:
-        """The entries of which no copy was readable."""
+        """The entries without a readable copy."""
         return self.replication.unreadable
 
     @property
     def attempts(self) -> LedgerNotes[FailedAttempts]:
-        """Why ledgers are not healed yet."""
+        """The failed attempts to repair ledgers."""
         return self.replication.attempts
 
     @property
@@ -135,12 +135,12 @@ class MetadataStores:
 
     @property
     def check_times(self) -> CheckTimes:
-        """When the checks of the auditor ran, and how far its walks are."""
+        """The times of the auditor's checks, and the progress of its walks."""
         return self.replication.check_times
 
     @property
     def identities(self) -> BookieIdentities:
-        """The versions that show that a bookie is the same one."""
+        """The identities of the bookies: versions that change if a bookie may have lost entries."""
         return self.replication.identities
 
     async def initialize(self) -> None:

@@ -29,10 +29,10 @@ class TopologyStore:
         self._path = f"{root}-repair/topology"
 
     async def read(self) -> Versioned[Topology] | None:
-        """The topology; None if none is set.
+        """The topology; None if it is not set.
 
         Raises:
-            MetadataFormatError: A later release wrote the node, or it is damaged.
+            MetadataFormatError: A later release wrote the node, or the node is damaged.
         """
         found = await znodes.get_or_none(self._tree, self._path)
         if found is None:

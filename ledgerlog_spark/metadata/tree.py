@@ -144,7 +144,7 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """In a transaction: replace the data of a node; `version` None means any version."""
+    """In a transaction: replace the data of a node, at any version if `version` is None."""
 
     path: str
     data: bytes
@@ -153,7 +153,7 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """In a transaction: delete a node; `version` None means any version."""
+    """In a transaction: delete a node, at any version if `version` is None."""
 
     path: str
     version: Version | None = None
@@ -197,7 +197,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def stat(self, path: str) -> NodeStat | None:
-        """The metadata of a node, or None when the node does not exist."""
+        """The metadata of a node, or None if the node does not exist."""
 
     async def children(self, path: str) -> list[str]:
         """Names (not paths) of the direct children of a node, sorted.
@@ -220,14 +220,14 @@ class ZnodeTree(Session, Protocol):
             NodeExistsError: A node with this path already exists.
             NodeMissingError: The parent is missing.
             MetadataUnknownError: It is unknown whether the node was created. If a sequential node
-                was created, its number is unknown too.
+                was created, its number is also unknown.
         """
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data of a node if the node still has `version` (None: any version).
+        """Replace the data of a node if the node still has `version`, or if `version` is None.
 
         A version also contains the incarnation, which identifies one creation of the path. The
-        incarnation is compared too. ZooKeeper itself compares only the number, so the tree in
+        incarnation is also compared. ZooKeeper itself compares only the number, so the tree in
         ZooKeeper first reads the incarnation. This read may be stale. So a write is safe only if no
         path is created again while a client has a version of the path.
 
@@ -265,7 +265,7 @@ class ZnodeTree(Session, Protocol):
         changes, and a call may happen without a change.
 
         No change is lost. A read after this method has returned, or in `on_change`, may miss a
-        change, but then `on_change` is called for this change later.
+        change. In this case, `on_change` is called for the change later.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
@@ -307,14 +307,14 @@ class ZnodeTree(Session, Protocol):
 
 
 async def get_or_none(tree: ZnodeTree, path: str) -> Versioned[bytes] | None:
-    """Data and version of a node, or None when the node does not exist."""
+    """Data and version of a node, or None if the node does not exist."""
     with contextlib.suppress(NodeMissingError):
         return await tree.get(path)
     return None
 
 
 async def children_of(tree: ZnodeTree, path: str) -> list[str]:
-    """Names of the children of a node, sorted; empty when the node does not exist."""
+    """Names of the children of a node, sorted; empty if the node does not exist."""
     with contextlib.suppress(NodeMissingError):
         return await tree.children(path)
     return []

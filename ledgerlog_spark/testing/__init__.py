@@ -10,8 +10,8 @@
         ledger = client.create_ledger()
 
 The cluster uses no ports, processes or files, and its data is lost when it ends. Protocols, stores
-and handles are those of a real cluster. Bookies and ZooKeeper are fakes, which pass the same
-contract tests as the real ones.
+and handles are the same as in a real cluster. Bookies and ZooKeeper are fakes, which pass the same
+contract tests as the real servers.
 
 - `cluster`: bookies and metadata together, and clients of the cluster.
 - `bookie`: the storage of a bookie. `in_process`: the transport to bookies. `memory`: the metadata.

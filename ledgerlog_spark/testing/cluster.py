@@ -23,8 +23,8 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
     """Return the metadata stores of a cluster in memory, with a new session.
 
     Args:
-        nodes: The nodes of the cluster. Sessions with the same nodes share a cluster. None creates
-            a new cluster.
+        nodes: The nodes of the cluster. Sessions with the same nodes share a cluster. If it is
+            None, a new cluster is created.
         root: Path of the cluster's root node.
     """
     return MetadataStores.on(MemoryTree(nodes), root)

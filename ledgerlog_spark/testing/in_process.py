@@ -101,8 +101,8 @@ class InProcessTransport:
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
-        # A storage may answer immediately, but the port promises an answer after its method has
-        # returned. So each answer waits for the next turn of the event loop.
+        # A storage may answer immediately, but the port requires that the answer comes after its
+        # method has returned. So each answer waits for the next turn of the event loop.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
@@ -295,7 +295,7 @@ class _Watch:
         self._is_over = True
 
     def end(self) -> None:
-        """Report the end of the watch, unless it has ended or was cancelled before."""
+        """Report the end of the watch, unless the watch has already ended or was cancelled."""
         if not self._is_over:
             self._is_over = True
             self._on_end(Code.UNAVAILABLE)

@@ -1,8 +1,8 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
 A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
-quarter of all merged bytes. Each merge thus puts a row into a range that is at least four times as
-large as before. So a row is copied only a few times, however long the log exists.
+quarter of all merged bytes. So each merge moves a row to a range that is at least four times as
+large as the row's previous range. So a row is copied only a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ledgerlog_spark.protocol.log.state.records import Item
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers in one merge. One transaction marks all of them, and must be far below
-1 MiB."""
+"""Maximum number of ledgers in one merge. One transaction marks all these ledgers, and must be far
+smaller than 1 MiB."""
 
 RUN_RANGES_MAX = 10_000
 
@@ -28,7 +28,10 @@ class MergePolicy:
     """Limits of the merges that are worth their cost."""
 
     target_bytes: int = TARGET_BYTES_DEFAULT
-    """Maximum payload bytes of a merged range. Ranges of more than half of this are not merged."""
+    """Maximum payload bytes of a merged range.
+
+    Ranges of more than half of this size are not merged.
+    """
     ranges_min: int = 2  # minimum number of ranges in a run, at least 2
     growth: int = 1
     """Minimum size of a run, as a multiple of the size of its largest range; 1 for no limit."""
@@ -89,7 +92,7 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
     """The run if it is worth merging.
 
-    Otherwise the parts between large ranges that are worth merging.
+    Otherwise, return the parts between large ranges that are worth merging.
     """
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]

@@ -147,7 +147,7 @@ class LogMerger:
         return plan_merges(snapshot.items, passwords, policy)
 
     async def _password_of(self, ledger_id: int) -> bytes | None:
-        """The password of a closed ledger; None for an open or deleted ledger."""
+        """The password of a closed ledger; None if the ledger is open or deleted."""
         try:
             metadata = await self._client.ledger_metadata(ledger_id)
             if self._seals and not metadata.is_closed:

@@ -74,7 +74,7 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range, in order. With offsets, only rows in [start_offset, end_offset).
+    """The rows of a listed range, in order; with offsets, only rows in [start_offset, end_offset).
 
     `entries` yields the entries of the range, and is closed at the end.
     """
@@ -114,7 +114,7 @@ async def restore(
 ) -> CommitResult:
     """Create a new version with the rows of an older version. Raises the errors of `Log.restore`.
 
-    With `overwrite_if_changed`, rows that other jobs commit during this call are replaced too.
+    With `overwrite_if_changed`, rows that other jobs commit during this call are also replaced.
     """
     schemas = (await log.snapshot(version)).schemas
 

@@ -2,10 +2,10 @@
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. If another process has the lease, the process reports this once, and again
-only after it has had the lease itself. Several such processes may run, but only the holder of the
-lease works. A pass never waits for a blocked standard output, because other processes would then
-wait for the lease.
+unreachable ZooKeeper. If another process has the lease, the process reports this once. It reports
+this again only after it has had the lease. Several such processes may run, but only the holder of
+the lease works. A pass never waits for a blocked standard output, because other processes would
+then wait for the lease.
 """
 
 from __future__ import annotations
@@ -78,7 +78,10 @@ class UpkeepService:
         self._is_stopped = False  # whether a signal has stopped the service
 
     async def run_once(self, *, wait_seconds: float = 0) -> int:
-        """Run one pass. Return 0, or 1 if a log failed, 4 if another process holds the lease."""
+        """Run one pass.
+
+        Return 1 if a log failed, 4 if another process holds the lease, otherwise 0.
+        """
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
             if kept is None:

@@ -74,7 +74,7 @@ class Kept:
 
     log: str  # name of the log, or the id of a deleted log
     truncated: Truncated | None = None  # result of retention
-    merged: Merged | None = None  # None also if the pass does not merge
+    merged: Merged | None = None  # also None if the pass does not merge
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 
@@ -108,7 +108,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """With `policy` None, nothing is merged. `memory` is the result of earlier passes."""
+        """If `policy` is None, nothing is merged. `memory` is the result of earlier passes."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
@@ -188,7 +188,7 @@ class Upkeep:
 
 
 async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Truncated | None:
-    """Apply retention in steps, while more is due. Returns None when the first step failed."""
+    """Apply retention in steps, while more is due. Returns None if the first step failed."""
     done: Truncated | None = None
     for _ in range(RETENTION_STEPS_MAX):
         retained = log.retain(page_sizes=due.page_sizes, untimed_to=due.untimed_to)
@@ -269,7 +269,7 @@ async def _released(leases: Leases, *, seconds: float) -> None:
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
-    """The process that runs upkeep now (`host`, `pid`); None if no process does."""
+    """The process that runs upkeep now (`host`, `pid`); None if no process runs upkeep."""
     return await _leases_of(client).holder(LEASE)
 
 
@@ -285,10 +285,11 @@ def _leases_of(client: LedgerClient) -> Leases:
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
     """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
 
-    The process that commits the batches of a stream calls this. `client` must stay open until the
-    process ends. `version` is the version that the commit made; None if it made no version. The
-    process runs at most one pass at a time, on a thread that ends with the process. The pass does
-    nothing when another process runs upkeep. An error is logged, and the next pass tries again.
+    The process that commits the batches of a stream calls this function. `client` must stay open
+    until the process ends. `version` is the version that the commit made; None if it made no
+    version. The process runs at most one pass at a time, on a thread that ends with the process.
+    The pass does nothing if another process runs upkeep. An error is logged, and the next pass
+    tries again.
     """
     if not version or version % COMMITS_BETWEEN:
         return False

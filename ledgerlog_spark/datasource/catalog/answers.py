@@ -3,7 +3,7 @@
 A request contains `format` 1, `catalog` with the kind of the request, the `options` of the catalog,
 and the arguments for this kind. An answer contains `format` 1, and the result for the kind or an
 `error`. An error contains its class as `kind`, its `message` and its `fields`, so that the catalog
-can raise Spark's exception for it, without a Python traceback.
+can raise Spark's exception for this error, without a Python traceback.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Answer = dict[str, Any]
 
 
 def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
-    """Read or change what a request of the catalog names, and return the answer."""
+    """Perform a request of the catalog, and return the answer."""
     check_format(request)
     try:
         options = request["options"]

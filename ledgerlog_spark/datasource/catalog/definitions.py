@@ -29,7 +29,7 @@ _REFUSED = {
     "log": "the name of a table is the name of its log: leave the option log out",
     "path": "the name of a table is the name of its log: leave the option path out",
 }
-"""Properties of Spark that a log cannot have, and what to do."""
+"""Properties of Spark that a log cannot have, each with advice for the user."""
 
 _IGNORED = frozenset({COMMENT, "provider", "owner", "is_managed_location"}) | SPARKS_OWN
 """Properties of Spark that are not stored in the log. Spark sets most of them itself."""
@@ -42,7 +42,7 @@ class Definition:
     Attributes:
         schema_json: The columns, as Spark's JSON.
         comment: The comment of the table; empty without a comment.
-        properties: Properties of the log whose values are not the default, by name.
+        properties: Properties of the log that differ from their defaults, by name.
     """
 
     schema_json: str
@@ -68,7 +68,7 @@ class Definition:
 def definition_of(
     schema_json: str, partitions: Sequence[str], properties: Mapping[str, str]
 ) -> Definition:
-    """The definition of a table, from what Spark passes to a catalog.
+    """The definition of a table, from the arguments that Spark passes to a catalog.
 
     Raises:
         ConfigurationError: The statement has a clause or a property that a log cannot have.
@@ -99,7 +99,7 @@ def definition_of(
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the log, without those of Spark.
+    """The properties of the log, without the properties of Spark.
 
     Spark passes each option of the OPTIONS clause twice; the second time, its name has a prefix.
     """
@@ -166,7 +166,7 @@ def _only(data_type: Any, path: Sequence[str], field: Mapping[str, Any]) -> Any:
         return {"type": "struct", "fields": [{**field, "name": first}]}
     fields = data_type["fields"]
     place = place_of(first, [each["name"] for each in fields])
-    assert place is not None, "Spark has looked up the field that contains the new one"
+    assert place is not None, "Spark has looked up the field that contains the new field"
     parent = fields[place]
     inside = {**parent, "type": _only(parent["type"], rest, field)}
     return {"type": "struct", "fields": [inside]}

@@ -206,7 +206,7 @@ class Tables:
         """Delete a log, and return whether it existed. The sweeper deletes its ledgers later.
 
         Raises:
-            ConfigurationError: The name is that of a metadata table.
+            ConfigurationError: The name belongs to a metadata table.
         """
         try:
             log = self._opened(name)
@@ -226,7 +226,7 @@ class Tables:
         return True
 
     def set_properties(self, name: str, changes: Mapping[str, str | None]) -> None:
-        """Set properties of a log, or its comment. The value None restores the default.
+        """Set properties of a log, or its comment. If a value is None, the default is restored.
 
         Raises:
             ConfigurationError: A property does not exist, or its value is wrong; or the comment and
@@ -308,7 +308,7 @@ class Tables:
         return self._opened(owner), detail
 
     def _opened(self, name: str) -> BlockingLog:
-        """Open the log. An invalid name is also a LogNotFoundError."""
+        """Open the log. An invalid name also causes a LogNotFoundError."""
         try:
             check_log_name(name)
         except ConfigurationError as error:

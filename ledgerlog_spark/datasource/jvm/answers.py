@@ -22,8 +22,8 @@ The answer contains `format` 1 and one of the following. Except for a micro-batc
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
   the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains what the tasks in the JVM need. A stored
-  schema may have a `filter` for its rows (see `skipping.row_filters`).
+- `plan`: the `ScanPlan`. Then the answer also contains the other input of the tasks in the JVM. A
+  stored schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _Reader = BatchReader | LedgerStreamReader
 def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, Any]:
     """Plan a scan, compute its aggregates, or determine the schema of a read.
 
-    Raises the errors of `BatchReader.partitions`, and for a schema those of
+    Raises the errors of `BatchReader.partitions`, or for a schema the errors of
     `LedgerDataSource.schema`.
     """
     check_format(request)
@@ -107,7 +107,8 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
         options = _with_pinned(options, pinned)
         return {**_answer(reader, scan, password, request, options), "pinned": pinned}
     try:
-        # The values have the stored types. This raises an error if the query wants other types.
+        # The values have the stored types. This call raises an error if the query expects other
+        # types.
         _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         values = values_of(reader, scan, aggregates, password)
     except ConversionNeededError:

@@ -1,7 +1,7 @@
 """Options of `format("ledger")`.
 
 - `values`: every option with its value and its check, and the logs that the options select.
-  `table`: types of options, and names in other sources. `starting_offsets`: where a read begins
-  and ends.
+  `table`: types of options, and names of options in other sources. `starting_offsets`: where a read
+  begins and ends.
 - `sql_table`: where a SQL table keeps its options, and why a write never uses these options.
 """

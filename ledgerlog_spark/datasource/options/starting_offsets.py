@@ -132,7 +132,10 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """Return `found`. None means that every row is older; then apply the strategy."""
+    """Return `found`.
+
+    If the result is None, every row is older, and the caller applies the strategy.
+    """
     if found is not None:
         return found
     if strategy == GO_TO_LATEST:

@@ -407,7 +407,7 @@ BY_LOWER_NAME = {option.name.lower(): option for option in TABLE}
 def _reject_backward_times(start: int | None, end: int | None) -> None:
     """Raise an error if `end` is before `start`.
 
-    Does not compare an absolute with a relative time.
+    An absolute time is not compared with a relative time.
     """
     if start is None or end is None or (start < 0) != (end < 0) or start <= end:
         return

@@ -51,10 +51,10 @@ def read_indexes(
 ) -> dict[tuple[int, int], RangeIndex]:
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
-    The id of a range's index entry is `index_entry_id`. If that is NO_ENTRY, it is
-    `slices_entry_id`, and the index is read only for its slices. Such an index is left out after
-    any error. `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema
-    id.
+    The id of a range's index entry is `index_entry_id`. If this id is NO_ENTRY, the id of the index
+    entry is `slices_entry_id`, and the index is read only for its slices. Such an index is left out
+    after any error. `log_ids` maps log names to log ids. The keys of `schemas` are log name and
+    schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
@@ -72,8 +72,8 @@ def read_indexes(
                         payload = next(iter(reader))[0].payload
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                     except LedgerLogError as error:
-                        # An index that is read for its slices only saves bytes, so its errors are
-                        # ignored.
+                        # If an index is read only for its slices, it is not required, so its errors
+                        # are ignored.
                         is_needed = scanned.index_entry_id != NO_ENTRY
                         if is_needed and not isinstance(error, DataLossError):
                             raise
@@ -89,7 +89,7 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """Find the entries with the wanted rows in a range of a leader log; None if one is lost."""
+    """Find the entries with the wanted rows in a leader log's range; None if an entry is lost."""
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )

@@ -22,7 +22,7 @@ class PinnedLog:
 
     Attributes:
         log_id: Id of the log. A re-created log of the same name has another id.
-        version: None for a leader log, which has no versions.
+        version: None if the log is a leader log, because it has no versions.
         start_offset: The offset of the first row.
         end_offset: The offset after the last row.
     """

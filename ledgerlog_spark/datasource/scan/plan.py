@@ -94,7 +94,7 @@ def plan(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> ScanPlan:
-    """Plan a scan. Entries that have no rows for `needs` are left out.
+    """Plan a scan. Entries without rows for `needs` are omitted.
 
     `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
     scan is cut into about `parallelism` tasks, or into more if other options limit the size of a
@@ -294,8 +294,8 @@ def _commit_times(
     """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
 
     A row was committed with the first version that contains the row. The history shows which
-    version is the first only if the history also contains the version before. Version 0 has no
-    version before it, and it is empty.
+    version is the first only if the history also contains the previous version. Version 0 is empty,
+    and no version precedes it.
     """
     if not history:
         return ()

@@ -38,10 +38,16 @@ from ledgerlog_spark.model import LedgerMetadata
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogSnapshot
 
 RECORDS_MAX = 1_000
-"""Maximum number of ledgers whose metadata the driver sends to tasks. The tasks read the rest."""
+"""Maximum number of ledgers whose metadata the driver sends to tasks.
+
+The tasks read the metadata of the other ledgers.
+"""
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
-"""Maximum size of a ledger's metadata that is sent to tasks. Each task gets a copy of it."""
+"""Maximum size of a ledger's metadata that is sent to tasks.
+
+Each task gets a copy of the metadata.
+"""
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
@@ -191,9 +197,11 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 
 
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
-    """Read ledger metadata for the tasks. The ledgers that several tasks read are read first.
+    """Read ledger metadata for the tasks.
 
-    Metadata above `RECORD_SIZE_BYTES_MAX` is left out.
+    The metadata of ledgers that several tasks read is read first.
+
+    Metadata above `RECORD_SIZE_BYTES_MAX` is omitted.
     """
     readers = Counter(
         ledger_id
@@ -261,7 +269,7 @@ def _scans(
 def _opened_versions(
     logs: BlockingLogs, options: SourceOptions, pinned: Mapping[str, PinnedLog] | None
 ) -> Iterator[tuple[BlockingLog, int | None]]:
-    """The logs to read, each with its version. None means the newest version."""
+    """The logs to read, each with its version. For the newest version, the number is None."""
     if pinned is None:
         for log in _opened(logs, options):
             yield log, requested_version(logs, log, options)

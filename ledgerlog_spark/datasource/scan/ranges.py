@@ -42,8 +42,8 @@ class ScanRange:
         end_offset: Offset after the last wanted row. These entries may have rows after it.
         commit_times: A pair for each commit with rows in the range, in rising order: the offset
             after the commit's last row, and the time in ms since 1970. The last offset is at least
-            `end_offset`. A time is None if the history no longer has this time. No pairs if there
-            is no history, or if each entry has its own time.
+            `end_offset`. A time is None if the history no longer has this time. There are no pairs
+            if there is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
             entries it needs. NO_ENTRY if all entries are needed.
         slices_entry_id: Id of the index entry, if the task reads this entry first to get the slices
@@ -51,8 +51,8 @@ class ScanRange:
             not save bytes (`slice_choice`).
         index_entries: Number of entries that the entry `slices_entry_id` describes.
         entry_rows: The half-open interval of these entries' rows, numbered from the first row of
-            the listed range. The task checks both numbers. None if they are unknown before the
-            entries are read.
+            the listed range. The task checks both numbers. The interval is None if it is unknown
+            before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
             with the wanted rows. Only for leader logs.
     """
@@ -139,7 +139,7 @@ class RangeIndex:
 
 
 def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
-    """The numbers of the wanted rows in the listed range, half-open."""
+    """The half-open interval of the wanted rows, by their numbers in the listed range."""
     first = scanned.range_offset
     return scanned.start_offset - first, scanned.end_offset - first
 
@@ -156,7 +156,7 @@ class EntrySpan:
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan needs, according to `index` or `span`; None if it is empty.
+    """The part of a range that a scan needs, by `index` or `span`; None if the part is empty.
 
     Without an index or a span, this is the whole range.
     """

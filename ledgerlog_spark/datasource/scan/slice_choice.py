@@ -15,10 +15,10 @@ condition is true. The planner has the sizes of ranges, and estimates the sizes 
 
 If a range is smaller than its columns of fixed width, it is compressed. Then 16 bytes are counted
 for each row of a column of varying width, and the same compression ratio is assumed for all
-columns. A wrong estimate changes only the cost: a task reads an index for nothing, or reads whole
-entries. The index has the exact sizes, and a task that reads the index decides again by these
-sizes. If a query has a filter, a task may read the columns of the filter before the other columns.
-Then the task always reads the index and decides by it.
+columns. A wrong estimate changes only the cost: a task reads an index without need, or reads whole
+entries without need. The index has the exact sizes, and a task that reads the index decides again
+by these sizes. If a query has a filter, a task may read the columns of the filter before the other
+columns. Then the task always reads the index and decides by it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class _Columns(NamedTuple):
 
 
 class _Pruning(NamedTuple):
-    """A schema of which a scan reads only some columns, or some columns before the rest."""
+    """A schema from which a scan reads only some columns, or some columns before the others."""
 
     columns: int
     every: _Columns
@@ -70,7 +70,7 @@ class _Pruning(NamedTuple):
 
 
 FirstColumns = Callable[[bytes], Collection[int]]
-"""Returns the places of the columns in an encoded schema that a task may read before the rest."""
+"""Returns, for an encoded schema, the places of the columns that a task may read first."""
 
 
 def no_columns(schema: bytes) -> Collection[int]:
@@ -145,7 +145,7 @@ def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
     fixed = pruning.columns - varying
     of_entry = fixed * INDEX_FIXED_SIZE_BYTES + varying * INDEX_VARYING_SIZE_BYTES
     bounds = entries * of_entry * min(1, COLUMNS_MAX / pruning.columns)
-    has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer stored none
+    has_bounds = bounds <= INDEX_SIZE_BYTES_MAX  # otherwise, the writer stored no bounds
     return entries * INDEX_ENTRY_SIZE_BYTES + bounds * has_bounds
 
 
@@ -183,7 +183,7 @@ def _columns(kinds: Sequence[pa.DataType]) -> _Columns:
 
 
 def _bits_of(kind: pa.DataType) -> int | None:
-    """Bits of a value; None if it varies."""
+    """Number of bits of a value; None if the number varies."""
     try:
         return int(kind.bit_width)
     except ValueError:

@@ -42,9 +42,9 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in order, in batches of the schema `target`.
 
-    If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the rest of
-    its range is skipped. If `ignores_case` is False, a column whose name differs from the name in
-    the log only in case is an error.
+    If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the remaining
+    entries of its range are skipped. If `ignores_case` is False, a column is an error if its name
+    differs from the name in the log only in case.
 
     Raises:
         DataLossError: No bookie has some listed rows.
@@ -80,9 +80,9 @@ def _without_lost(
 class CommittedEntries(Closing):
     """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
-    The reads of small ranges begin before the task calls for them. So a task with many ranges does
-    not wait for ZooKeeper and the bookies at each range. All ranges together hold at most 64 MiB in
-    memory, for all sizes of entries. The end of a `with` block drops unread entries.
+    The reads of small ranges begin before the task requests these ranges. So a task with many
+    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together hold at
+    most 64 MiB in memory, for all sizes of entries. The end of a `with` block drops unread entries.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 
 def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
-    """The version that the options select by number or by time; None for the newest version."""
+    """The version that the options select by number or by time; None if they select no version."""
     if options.timestamp_as_of is None:
         return options.version_as_of
     if log.state().head.kind is LogKind.LEADER:

@@ -55,7 +55,7 @@ def exact_values(
     The values have the form that `predicates.literal_of` describes for `value`.
 
     Raises:
-        NotExactError: Only a scan can compute one of the values.
+        NotExactError: At least one value can only be computed by a scan.
     """
     wanted = {each.column for each in aggregates if each.column is not None}
     known: dict[str, list[_Known]] = {column: [] for column in wanted}

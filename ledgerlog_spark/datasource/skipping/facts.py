@@ -94,7 +94,7 @@ def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a
 
 
 def facts_of(kind: pa.DataType, rows: int, column: ColumnStatistics | None) -> Facts:
-    """Return the facts about a stored column in `rows` rows, from its statistics or None."""
+    """Return the facts about a stored column in `rows` rows, from its statistics, if any."""
     family = family_of(kind)
     if column is None or not 0 <= column.null_count <= rows:
         return Facts(family)

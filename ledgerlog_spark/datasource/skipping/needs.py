@@ -27,7 +27,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listed range, the part of it that a scan reads, and its index if the planner has it."""
+    """A listed range, the part that a scan reads, and the index, if the planner has it."""
 
     snapshot: LogSnapshot
     item: Item
@@ -36,7 +36,7 @@ class Listed:
 
 
 class Needs:
-    """Finds the needed rows: those that may pass all filters, or may be among the first of `top`.
+    """Finds the rows that may pass all filters, or that may be among the first rows of `top`.
 
     Tasks may read `first_columns` first, and read the other columns only of entries that pass.
     `top` must not be combined with filters: a filter may drop the rows that come first.
@@ -60,7 +60,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """Return for each listed range whether its statistics allow a needed row in it."""
+        """Return for each listed range whether, by its statistics, it may contain a needed row."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]
@@ -78,7 +78,10 @@ class Needs:
         )
 
     def pieces(self, listed: Sequence[Listed]) -> list[list[ScanRange]]:
-        """For each range, pieces with its needed rows. A range without an index is one piece."""
+        """For each range, the pieces that contain its needed rows.
+
+        A range without an index is one piece.
+        """
         runs = [
             [(place, run) for place, run in self._runs(each) if self._may_pass(each, run)]
             for each in listed
@@ -123,7 +126,7 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if statistics cannot exclude any of these rows."""
+        """The columns of a range's rows; None if statistics cannot exclude rows of the range."""
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None

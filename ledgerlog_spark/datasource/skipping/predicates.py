@@ -8,8 +8,8 @@ The JVM engine sends each filter as JSON. An expression is one of
 
 All other expressions are unknown. The result of a filter for one row is true, false or null.
 `results` computes the set of results that the filter may have in some rows, from the `Facts` about
-the columns in these rows. A set may contain results that do not occur, but it must contain all that
-occur. So the set of an unknown expression contains all three results.
+the columns in these rows. A set may contain results that do not occur, but must contain all results
+that occur. So the set of an unknown expression contains all three results.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _NOT = {0: 0, TRUE: FALSE, FALSE: TRUE, TRUE | FALSE: TRUE | FALSE}
 
 @dataclass(frozen=True, slots=True)
 class Literal:
-    """A constant. `key` is None for null."""
+    """A constant. If the literal is null, `key` is None."""
 
     family: str
     key: Any
@@ -145,7 +145,7 @@ def _either(one: int, other: int) -> int:
 
 
 def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
-    """Convert an operator and its operands; None if this is no column test or is unknown."""
+    """Convert an operator and its operands; None if the operator tests no column or is unknown."""
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None

@@ -1,7 +1,7 @@
 """The filters of a query in the form that a task of the JVM engine applies to stored rows.
 
-A task may first read the columns of the filter. It then reads the other columns only of entries
-that have a row which may pass. A filter is one of
+A task may first read the columns of the filter. Then it reads the other columns of an entry only if
+a row of the entry may pass. A filter is one of
 
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}
@@ -9,9 +9,9 @@ that have a row which may pass. A filter is one of
     {}                                                        unknown: any result
 
 `place` is the place of the column in the stored rows. So names, types and literals are interpreted
-only here. A value is a number for booleans (0 or 1) and for all families of integers, text for
-floats (as Java writes them) and decimals (an integer in units of 10^-38), and base64 for text and
-bytes. Null means no value.
+only here. A value is a number for booleans (0 or 1) and for all families of integers. It is text
+for floats (as Java writes them) and for decimals (an integer in units of 10^-38). It is base64 for
+text and bytes. Null means no value.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, Any] | None:
     """The filter for rows of one stored schema; None if no filter is worth a separate read.
 
-    `expressions` are the filters of a request. A row passes if all are true. A filter that only
-    excludes nulls is not worth a separate read: Spark adds such a filter for the keys of a join,
-    and the planner already leaves out the entries that have only nulls.
+    `expressions` are the filters of a request. A row passes if all filters are true. A filter that
+    only excludes nulls is not worth a separate read: Spark adds such a filter for the keys of a
+    join, and the planner already leaves out the entries that have only nulls.
     """
     parts = [_resolved(expression, stored) for expression in expressions]
     useful = [
@@ -94,7 +94,7 @@ def _operators_of(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_exclude(part: Mapping[str, Any], *, result: bool = True) -> bool:
-    """Whether the part can exclude rows: for some rows, it certainly differs from `result`."""
+    """Whether there may be rows for which the part certainly does not have the value `result`."""
     operator = part.get("op")
     if operator == "NOT":
         return _may_exclude(part["of"][0], result=not result)

@@ -98,7 +98,7 @@ class StoredColumns:
         return of
 
     def is_metadata(self, column: str) -> bool:
-        """Whether the name is that of a metadata column of the scan."""
+        """Whether the name belongs to a metadata column of the scan."""
         return self._include_metadata and column in METADATA_COLUMNS
 
 

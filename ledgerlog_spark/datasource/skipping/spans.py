@@ -17,7 +17,7 @@ def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int
     `byte_edges` contains the number of bytes before each place.
 
     A gap between two needed entries is also read if this costs no more than opening another piece.
-    If there would be more than PIECES_MAX pieces, the smallest gaps are read too.
+    If there would be more than PIECES_MAX pieces, the smallest gaps are also read.
     """
     spans: list[tuple[int, int]] = []
     for place in places:

@@ -64,7 +64,7 @@ class Top:
         ]
 
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
-        """Find a value that is equal to or after at least `wanted` values of the column.
+        """Find a value such that at least `wanted` values of the column equal it or come before it.
 
         The result is a tuple of this value, or None if the bounds do not determine such a value.
         """

@@ -116,8 +116,8 @@ def _admit_an_entry(
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
     A log is considered only if the limit of rows allows at least one of its rows. With a limit of
-    one row, this is a single log. The batch takes the whole entry, because tasks always read
-    entries completely: two batches that share an entry would both read it.
+    one row, this is a single log. The batch takes the whole entry. Tasks always read complete
+    entries, so two batches that share an entry would both read it.
     """
     able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]
     if not able:

@@ -36,9 +36,9 @@ LOGS_MAX = 10_000
 class StreamPlan(NamedTuple):
     """The input of the tasks of a micro-batch. Spark pickles this object.
 
-    The plan is None if this process planned batches for a log that was deleted since, and no new
-    log has the same name. Then only the first batch of a query may create a new log.
-    `is_made_again` is True if this process planned batches for an earlier log of that name.
+    The plan is None if the log of earlier batches of this process was deleted, and no new log has
+    its name. Then only the first batch of a query may create a new log. `is_made_again` is True if
+    this process planned batches for an earlier log of that name.
     """
 
     plan: JobPlan | None

@@ -6,8 +6,8 @@ replaced. Spark does not store the start of the first batch, but requests this s
 crash. So either the second answer equals the first answer, or Spark has already stored the start,
 as the end of a batch without rows.
 
-If a stream cannot continue, its error states what happened, what it means for the rows, and what to
-do.
+If a stream cannot continue, its error states the cause, the effect on the rows, and the possible
+remedies.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """The first version after the accepted one that replaced rows and begins at `offset` or later.
+    """First version after `accepted_version` that replaced rows and begins at `offset` or later.
 
     A version that begins exactly at `offset` counts, because the stream has read the rows that the
     version replaced. A version that replaced no row is ignored.

@@ -94,7 +94,7 @@ class StreamSchemas:
         return self._new.get(name, ())
 
     def forget_others(self, names: set[str], log_ids: set[str]) -> None:
-        """Forget the columns of all logs except those in `names` and `log_ids`."""
+        """Forget the columns of all logs except the logs in `names` and `log_ids`."""
         for of_log in (self._checked, self._known):
             for log_id in of_log.keys() - log_ids:
                 del of_log[log_id]

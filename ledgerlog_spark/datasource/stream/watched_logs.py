@@ -102,7 +102,7 @@ class WatchedLog:
 
         Without `is_fresh`, the result is the last view if the metadata store cannot be reached.
         This process, or an earlier process, found the end of the log at `seen_offset`. If a view
-        ends before `seen_offset`, the log is read again, see `Log.view`.
+        ends before `seen_offset`, the log is read again (see `Log.view`).
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:

@@ -28,13 +28,13 @@ from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
-"""The module that runs in the process that commits, and in no other process."""
+"""The name of the module that runs only in the process that commits."""
 
 _logger = logging.getLogger(__name__)
 
 
 class StreamedRanges(WriterCommitMessage):
-    """What a task attempt sends to the driver: its job and the ranges that it wrote.
+    """The message of a task attempt to the driver: its job, and the ranges that the attempt wrote.
 
     A task without rows also sends this message, without ranges.
     """
@@ -47,9 +47,9 @@ class StreamedRanges(WriterCommitMessage):
 class StreamWriter(DataSourceStreamArrowWriter):
     """Appends each micro-batch to a log, or replaces the log's rows by the batch, exactly once.
 
-    A task attempt writes its own ranges. The Python worker may keep their ledgers open for later
-    batches. One transaction makes the whole batch visible. If Spark runs a batch again after it was
-    committed, nothing changes.
+    A task attempt writes its own ranges. The Python worker may keep the ledgers of these ranges
+    open for later batches. One transaction makes the whole batch visible. If Spark runs a batch
+    again after it was committed, nothing changes.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:  # noqa: N803 (Spark's name)
-        """Make the micro-batch visible. Do nothing if the micro-batch was committed before.
+        """Make the micro-batch visible. Do nothing if the micro-batch is already committed.
 
         Raises:
             ProducerFencedError: A later run of the query took over. Nothing was committed.

@@ -81,7 +81,7 @@ class _Beginning:
     def job(self, log: BlockingLog, *, is_new: bool) -> Job:
         """Begin the job on this log.
 
-        If that fails, delete the log if it was created for the job.
+        If the job cannot begin, delete the log if it was created for the job.
         """
         job: Job | None = None
         try:
@@ -208,7 +208,7 @@ def delete_log_of(log: BlockingLog, job: Job | None) -> None:
 
 
 def check_log_id(options: SourceOptions, log: BlockingLog) -> None:
-    """Raise an error if the write expects another log id than the log of this name has.
+    """Raise an error if the log with this name does not have the id that the write expects.
 
     Later steps of the write need no such check, because they find the log by its id.
     """

@@ -37,8 +37,8 @@ def stage_ranges(
 
     The entries are on their ack quorums when this function returns. `open_range` is called again
     when a range is full or its ledger was fenced. `schema` is the encoded schema of the job. If
-    `ignores_case` is False, a column whose name differs from the name in the log only in case is an
-    error.
+    `ignores_case` is False, a column is an error if its name differs from the name in the log only
+    in case.
     """
     new_splitter = partial(
         EntrySplitter,
@@ -123,10 +123,10 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Keep the acknowledged entries of a fenced ledger, and write the rest to a new ledger.
+        """Keep the acknowledged entries of a fenced ledger, and write the others to a new ledger.
 
-        This is LOGS.md#K12. The rest is encoded again, because an entry contains the number of its
-        first row in its range.
+        This is LOGS.md#K12. The other entries are encoded again, because an entry contains the
+        number of its first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

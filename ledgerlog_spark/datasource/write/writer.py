@@ -30,7 +30,7 @@ class StagedRanges(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows to a log, or replaces all its rows, atomically.
 
-    Spark creates the writer on the driver. The writer then begins a run of its producer, which
+    Spark creates the writer on the driver. Then the writer begins a run of its producer. This run
     becomes the producer's current run. Then Spark pickles the writer, and sends it to the tasks and
     to the commit. Each task attempt writes its own ledgers. If an attempt fails or its result is
     not used, no version lists its ledgers, and the sweeper deletes them.
@@ -64,7 +64,7 @@ class BatchWriter(DataSourceArrowWriter):
         )
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Make the job's rows visible. Do nothing if the job was committed before.
+        """Make the job's rows visible. Do nothing if the job is already committed.
 
         Raises:
             ConcurrentCommitError: Another commit conflicts with this job. Nothing was committed.

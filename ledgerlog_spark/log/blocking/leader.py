@@ -1,6 +1,6 @@
 """The blocking API of a leader.
 
-Any thread may append. One wake-up of the loop takes many appends.
+Any thread may append. One wake-up of the event loop handles many appends.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ class BlockingLeader(BlockingAppends[Leader]):
     """Appends to one leader log. An append is acknowledged when Qa bookies have its records.
 
     Several threads of one process may use the leader. Offsets have no gaps. The offsets of one
-    thread are in the order of its calls. `with` closes the leader at the end of the block.
+    thread's records are in the order of its calls. `with` closes the leader at the end of the
+    block.
 
     Attributes:
         name: The name under which the log was opened.
@@ -54,12 +55,12 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
-        The call blocks only while the settings' backlog of appends waits to be sent.
+        The call blocks only while the unsent appends reach the settings' backlog.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. Or 16 times the settings' backlog waits to be sent, and the caller is a
-                callback of an append, which cannot wait. Nothing was appended.
+                this leader. A call in a callback of an append cannot wait, so it also fails if the
+                unsent appends reach 16 times the settings' backlog. Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -84,7 +85,7 @@ class BlockingLeader(BlockingAppends[Leader]):
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
         The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
-        blocks only while the settings' backlog of appends waits to be sent.
+        blocks only while the unsent appends reach the settings' backlog.
 
         Raises:
             LocalProtocolError: There are no rows, a row is too large, or the call fails for a

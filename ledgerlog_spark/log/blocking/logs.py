@@ -173,10 +173,10 @@ class BlockingLog(Blocking[Log]):
         Args:
             ranges: For each range: ledger id, first and last entry id, both inclusive.
             password: The password of the ledgers.
-            room: A limit of bytes that all readers of the room share. If it is None, the readers of
-                this call share a limit of 64 MiB.
-            slices: For each range, the parts of its entries to read, or None for complete entries.
-                A reader may return some entries completely.
+            room: A limit of memory that all readers of the room share. If it is None, the readers
+                of this call share a limit of 64 MiB.
+            slices: For each range, the parts of its entries to read; None if complete entries are
+                read. A reader may return some entries completely.
 
         Raises:
             LocalProtocolError: The client is closed, a range does not have three numbers, or
@@ -261,7 +261,7 @@ def _check_range(found: object) -> None:
 
 
 class BlockingRangeReader:
-    """One listed range that is being read. Iterate over the reader once.
+    """One listed range that is being read. A reader can be iterated only once.
 
     Close the reader if you stop before the end. The error of an entry is raised when the iteration
     reaches the entry, even if the entry was read ahead.

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records of a batch whose sizes are summed to estimate the size of the batch. The sum
-over all records would take too long."""
+"""Number of records that are measured to estimate the size of a batch. The sum over all records
+would take too long."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
@@ -28,8 +28,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. A log that Spark wrote can only be read with Spark. A read or tail ends when its iterator
-    is closed or its thread is interrupted. At most 8 batches, or 16 MiB and one batch, are read
-    ahead.
+    is closed or its thread is interrupted. At most 8 batches are read ahead. No batch is read ahead
+    while the waiting batches have 16 MiB or more.
 
     Attributes:
         name: The name under which the log was opened.
@@ -108,8 +108,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 def _size_bytes_of_records(records: list[Record]) -> int:
     """Estimate the size of a batch from its first records.
 
-    The error is small: a batch has records of one entry, and several records in one entry have at
-    most 256 KiB.
+    The error is small, because a batch has the records of one entry, and an entry with several
+    records has at most 256 KiB.
     """
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)

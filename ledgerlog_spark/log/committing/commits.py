@@ -44,7 +44,8 @@ class KnownLogs:
 
     With this state, a commit need not read the head and the producer record again. Instead, the
     transaction compares the versions of both nodes. The keys are log id and app. The state of at
-    most 64 producers is kept. The producer whose last commit is oldest is dropped first.
+    most 64 producers is kept. The state of the producer with the oldest last commit is dropped
+    first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -95,23 +96,23 @@ class LogCommits:
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Append or overwrite.
-            app: The producer. None creates a UUID, so the batch is never skipped as a duplicate.
+            app: The producer. If None, a new UUID is used, so the batch is never a duplicate.
             batch_id: Number of the batch, at least 0.
-            run: The query run; None creates a UUID.
-            kind: Decides what happens if the app has already committed this batch or a later batch:
-                a batch job is skipped, and a stream gets an error for an older batch.
+            run: The query run; if it is None, a UUID is created.
+            kind: Decides what happens if the app has already committed this batch or a later batch.
+                A batch job is skipped. A stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
-            password: Password of the new ledgers. A log with rows has one password for all.
-            planned: The state of the log for which the caller decided on `schema`; None reads the
+            password: Password of the new ledgers. All ledgers of a log with rows have one password.
+            planned: The state of the log from which the caller chose `schema`; by default, the
                 present state. If another job changes the schema after this state, the commit fails.
-            expected_version: The version that the log must have at the commit; None: any version.
+            expected_version: The version that the log must have at the commit; by default, any.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
             ConcurrentCommitError: The log is not at the expected version.
             LocalProtocolError: An argument has a wrong type; nothing was changed.
-            StaleCheckpointError: The batch id of a stream is lower than before.
+            StaleCheckpointError: The batch id of a stream is lower than an earlier batch id.
             ProducerFencedError: A later run of the producer took over.
             UnauthorizedError: The log has another password.
         """
@@ -145,11 +146,11 @@ class LogCommits:
         return replace(job, is_replay=(await self.take_over(job)).is_replay)
 
     async def open_range(self, job: Job, schema_message: bytes | None = None) -> RangeWriter:
-        """Return a writer of a range in a new ledger. The end of the range closes the ledger.
+        """Return a writer of a range in a new ledger. The ledger is closed at the end of the range.
 
         Args:
             job: The result of `begin`.
-            schema_message: Entry 0 of the ledger; None for the job's own schema.
+            schema_message: Entry 0 of the ledger; if it is None, the job's own schema is used.
 
         Raises:
             ProducerFencedError: A later run took over; the job cannot commit any more.
@@ -169,8 +170,8 @@ class LogCommits:
     ) -> StagedLedger:
         """Create and register a ledger for the job, and begin to send its schema message.
 
-        `ledger_id` comes from `new_ledger_ids` and is used once; None takes a new id. The other
-        arguments and the errors are those of `open_range`.
+        `ledger_id` comes from `new_ledger_ids` and is used once; if it is None, a new id is taken.
+        The other arguments and the errors are the same as for `open_range`.
         """
         check_type("job", job, Job)
         properties = LogProperties.from_mapping(job.properties)
@@ -200,7 +201,7 @@ class LogCommits:
         return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """Make the run of a stream's job the producer's current run, if it is not yet."""
+        """Make the run of a stream's job the producer's current run, unless it already is."""
         checked_app(job.app)
         return await self.take_over(job)
 
@@ -226,7 +227,7 @@ class LogCommits:
         Args:
             job: The result of `begin`.
             ranges: The ranges of all tasks, sorted by partition id.
-            known: State that the last commits of this process left; this commit updates it.
+            known: State from earlier commits of this process; this commit updates the state.
             is_last: Whether this call is the last use of the job. If so, a generated producer is
                 deleted, with one more request.
             timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
@@ -285,8 +286,8 @@ class LogCommits:
         """End a job that failed. The sweeper later deletes the unlisted ledgers of the job.
 
         If the job began with `is_log_new`, the log is deleted. But the log stays if it has a commit
-        or another change, or if another job has begun. So after a successful commit, this call
-        changes nothing; Spark makes such calls. Without `is_log_new`, the call does nothing.
+        or another change, or if another job has begun. So a call after a successful commit changes
+        nothing; Spark makes such calls. Without `is_log_new`, the call does nothing.
 
         Args:
             job: The result of `begin`.

@@ -72,7 +72,7 @@ def is_unchanged(head: LogHead) -> bool:
 
 
 async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
-    """Return the name and the version of the job's producer; empty if it does not exist.
+    """Return the name and the version of the job's producer; empty without a producer.
 
     The result is None if the log must stay, because the producer has committed a batch, or another
     run of the producer has begun. If the log stays, the producer also stays, because its node stops

@@ -206,15 +206,16 @@ class RangeWriter:
         """Wait until every entry of the range is on its ack quorum, and return the range.
 
         Args:
-            index: The range's index entry, which is appended last; None for no index entry.
+            index: The range's index entry, which is appended last; if it is None, the range gets no
+                index entry.
             statistics: The result of `encode_statistics` of `protocol.log.state.statistics`.
 
         Returns:
-            None when no row was appended.
+            None if no row was appended.
 
         Raises:
-            LedgerFencedError: Not everything was acknowledged; `cut` returns the safe part.
-            LedgerClosedError: Not everything was acknowledged; `cut` returns the safe part.
+            LedgerFencedError: Not all entries were acknowledged; `cut` returns the safe part.
+            LedgerClosedError: Not all entries were acknowledged; `cut` returns the safe part.
             LedgerError: Not everything was acknowledged. The attempt has failed.
             QuorumError: Not everything was acknowledged. The attempt has failed.
         """
@@ -236,8 +237,8 @@ class RangeWriter:
         a range in another ledger.
 
         Returns:
-            A range of the acknowledged entries (None if no entry was acknowledged). Also the
-            entries that must be written to another ledger, in order.
+            Two values: a range of the acknowledged entries (None if no entry was acknowledged), and
+            the entries that must be written to another ledger, in order.
         """
         # The range of the acknowledged entries has no index entry (LOGS.md#K12).
         self._is_finished = True

@@ -42,7 +42,8 @@ class SchemaCommits:
 
         Args:
             schema: The new columns, as an Arrow schema message. A column that the log already has
-                must have the log's type, or a type whose values the log's type can store.
+                must have the same type as in the log, or a type with values that the log's type can
+                store.
             expected_version: The version of the log that the caller read. The log is changed only
                 if it still has this version. None requires no version.
             password: The password of the log.

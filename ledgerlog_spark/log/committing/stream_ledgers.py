@@ -52,7 +52,7 @@ class _Idle(NamedTuple):
 
 
 class _Run(NamedTuple):
-    """A run that this process joined, and the log that it writes."""
+    """A run that this process joined, and the log that the run writes."""
 
     log_id: str
     joined: Joined

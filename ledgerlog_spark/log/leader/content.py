@@ -51,7 +51,7 @@ class LeaderRecords:
 def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderRecords | LeaderRows:
     """Return the content of a leader log.
 
-    `schema` describes the appended rows; None means the log's own schema.
+    `schema` describes the appended rows; if it is None, the log's own schema is used.
     """
     if state.head.content is LogContent.ROWS:
         from ledgerlog_spark.log.leader.rows import LeaderRows  # imports pyarrow

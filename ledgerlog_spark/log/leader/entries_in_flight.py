@@ -22,7 +22,7 @@ class EntriesInFlight:
     """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
     `first` is the number of the oldest entry in flight. The records of one append can be in several
-    entries. If the oldest entry in flight is not the first of its append, `cut` has the
+    entries. If the oldest entry in flight is not the first entry of its append, `cut` has the
     acknowledged entries of this append.
     """
 

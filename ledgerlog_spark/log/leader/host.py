@@ -84,7 +84,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._written: dict[int, LeaderWriter] = {}
         self._ordered: LeaderWriter | None = None
         self._candidates = log.store.candidates(log.log_id)
-        self._claim: str | None = None  # the claim of this client's candidate node, if it has one
+        self._claim: str | None = None  # the claim of this client's candidate node, if there is one
         self._watches: list[CancelWatch] = []
         self._requests: dict[type, Callable[[Any], Coroutine[Any, Any, Any]]] = {
             **dict.fromkeys(_STORE_REQUESTS, log.perform),
@@ -112,9 +112,9 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.retire()
 
     def retire(self) -> None:
-        """Stop writing, and leave the candidates.
+        """Stop writing, and delete this client's candidate node.
 
-        The machine has ended, and only deletes ledgers whose creation is still pending.
+        The machine no longer leads. It only deletes ledgers when their pending creations end.
         """
         self._cancel_timers()
         for cancel in self._watches:
@@ -247,7 +247,10 @@ class LeaderHost(EventQueue[LeaderEvent]):
         return CandidatesJoined(effect.request, outcome)
 
     async def _leave(self, claim: str) -> None:
-        """Delete the candidate node. If this fails, the node ends with the session."""
+        """Delete the candidate node.
+
+        If the deletion fails, the node is deleted when the session ends.
+        """
         with contextlib.suppress(LedgerLogError):
             await self._candidates.leave(claim)
 

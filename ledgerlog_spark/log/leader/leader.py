@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.rows import LeaderRows
 
 ENTRY_RECORDS_MAX = 8_192
-"""Maximum number of records in one entry, or of pieces into which appended rows were split."""
+"""Maximum number of records, or of pieces of appended rows, in one entry."""
 
 
 REQUESTS_END = "the machine ends, because each of its requests has a deadline"
@@ -65,8 +65,8 @@ class Leader:
     Attributes:
         name: Name of the log.
         log_id: Id of the log.
-        queue: The appends that are not acknowledged. Other APIs of this leader use it.
-        content: Checks appends. Other APIs of this leader use it.
+        queue: The appends that are not acknowledged. Other APIs of this leader use this object.
+        content: Checks appends. Other APIs of this leader use this object.
     """
 
     def __init__(
@@ -131,7 +131,7 @@ class Leader:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Schema of a log of rows; None for a log of records."""
+        """Schema of a log of rows; None if this is a log of records."""
         return self.content.schema
 
     @property
@@ -145,10 +145,10 @@ class Leader:
     async def open(self) -> None:
         """Become the leader: seal the open ledgers of the earlier leader, and list a new ledger.
 
-        Takes at most `open_timeout_ms` of the settings, 120 s by default.
+        The call takes at most `open_timeout_ms` of the settings, 120 s by default.
 
         Raises:
-            LeaderDeposedError: Another client opened the log as its leader meanwhile; definite.
+            LeaderDeposedError: Another client became the leader during this call; definite.
             LeaderTimeoutError: The call took longer; retriable. If the list may contain the new
                 ledger, this client may be the leader, and the error is not definite.
             LogKindError: The log is not a leader log.
@@ -173,8 +173,8 @@ class Leader:
         """Append a record. Return its position when the record is on disk at Qa bookies.
 
         Args:
-            record: The bytes, a little less than 5 MiB at most. If this is a read-only view, the
-                bytes below it must not change until the call returns.
+            record: The bytes of the record, at most a little less than 5 MiB. If this is a
+                read-only view, the memory that it shows must not change until the call returns.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
@@ -191,8 +191,8 @@ class Leader:
         """Append a record. Return a future of its position. The future has the errors of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so the caller must
-        await `drain` from time to time. If 16 times the settings' backlog waits to be sent, the
-        future fails with a definite LocalProtocolError.
+        await `drain` from time to time. If the unsent appends reach 16 times the settings' backlog,
+        the future fails with a definite LocalProtocolError.
         """
         return self.queue.append(self.content.record(record))
 
@@ -200,7 +200,7 @@ class Leader:
         """Append records. Return their positions when all records are on disk at Qa bookies.
 
         The positions are in order, without gaps. If the call fails, some of the first records may
-        still be in the log. The errors are those of `append`.
+        still be in the log. Raises the errors of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -252,7 +252,8 @@ class Leader:
         """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
 
         Does nothing if the ledger in use is empty. The close and the change of the list take at
-        most `close_timeout_ms` of the settings, 30 s by default. Raises the errors of `append` too.
+        most `close_timeout_ms` of the settings, 30 s by default. The call also raises the errors of
+        `append`.
 
         Raises:
             LeaderTimeoutError: The roll took longer, and continues in the background; retriable.
@@ -302,7 +303,7 @@ class Leader:
         `position` is in the ledger in use, the leader rolls first.
 
         Args:
-            position: The first record that stays, or its offset; at most the log's end.
+            position: The position or the offset of the first record to keep; at most the log's end.
 
         Raises:
             ConfigurationError: `position` is not in this log, or is after its end; nothing was
@@ -346,8 +347,8 @@ class Leader:
     def abandon(self) -> None:
         """Stop without closing. Pending appends fail, and their outcome is unknown.
 
-        If the leader has created a ledger for the next roll that is not listed, and no pending
-        request can list it, this ledger is deleted.
+        The leader may have created a ledger for the next roll. If this ledger is not listed, and no
+        pending request can list it, the ledger is deleted.
         """
         left = LocalProtocolError(
             f"the client of the leader of log {self.name!r} was closed: to find out which records "

@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 class LeaderWriter:
-    """The listener of a write handle, which is also the waiter of all its appends.
+    """The listener of a write handle. It is also the waiter of all appends of the handle.
 
     The handle confirms runs of entries in order, and calls `complete` once for each run. After the
     first failure, all pending entries count as unwritten, and later results are ignored. A failure

@@ -25,8 +25,8 @@ class LeaderRows:
     def __init__(self, log: str, schema: bytes | None, appended: bytes | None) -> None:
         """Make the content of the log `log`, whose encoded schema is `schema`.
 
-        `appended` is the schema of the rows to append; None for the log's own schema. Raises
-        SchemaMismatchError if such rows cannot be appended (LOGS.md#H8).
+        `appended` is the schema of the rows to append; if it is None, the log's own schema is used.
+        Raises SchemaMismatchError if such rows cannot be appended (LOGS.md#H8).
         """
         if schema is None:
             raise SchemaMismatchError(
@@ -62,7 +62,10 @@ class LeaderRows:
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered pieces as an entry. Convert the waiters' piece counts to rows."""
+        """Encode the gathered pieces as an entry.
+
+        Convert each waiter's count of pieces to a count of rows.
+        """
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))
         gathered.waiters = [

@@ -1,7 +1,7 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. It uses the mark `made`, which a leader creates for a ledger that is not
-listed yet. The check reads in this order: the ids of the log's ledgers, the registrations, the
+A check changes nothing. The check uses the mark `made`, which a leader creates for a ledger that is
+not listed yet. The check reads in this order: the ids of the log's ledgers, the registrations, the
 marks `made`, the list, and all marks. With this order, concurrent work does not look like damage.
 If a ledger has a fault, the list is read again. The fault is reported only if the list still
 contains the same ranges.
@@ -34,7 +34,7 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: State of the ledger in its metadata; `missing` if it has no metadata.
+        state: State of the ledger in its metadata; `missing` if the ledger has no metadata.
         ranges: Number of the ledger's ranges in the list.
         last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
             log, because its entries are not listed yet.
@@ -92,7 +92,10 @@ class LogChecker:
     """Checks one log, of either kind."""
 
     def __init__(self, host: LogHost, own: Collection[int] | None = None) -> None:
-        """`own` has the ledgers with the log's id in their metadata; None to read them."""
+        """`own` has the ledgers with the log's id in their metadata.
+
+        If `own` is None, these ledgers are looked up.
+        """
         self._host = host
         self._producers = host.store.producers
         self._own = own
@@ -200,7 +203,7 @@ class LogChecker:
         return set(compress(ids, await read_each(is_own, ids)))
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """The metadata of a ledger; None when it does not exist or cannot be read."""
+        """The metadata of a ledger; None if it does not exist or cannot be read."""
         try:
             return await self._host.ledgers.ledger_metadata(ledger_id)
         except (LedgerNotFoundError, MetadataFormatError):

@@ -65,13 +65,13 @@ CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
 """Copies some rows of a range to a ledger of the job."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with two numbers: how many ledgers are finished, and how many there are."""
+"""Called with two numbers: the number of finished ledgers, and the number of all ledgers."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Maximum number of attempts of one step of a truncation or of retention. After that, the sweeper
-does the remaining steps later."""
+"""Maximum number of attempts of one step of a truncation or of retention. After the last attempt,
+the step is left to the sweeper."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -107,8 +107,8 @@ class LogMaintenance:
         `deletedRetentionMs`, so that running reads can finish.
 
         Args:
-            position: The first row that stays, or its offset. At most the end of the log. In a
-                leader log, at most the first offset of its open ledgers.
+            position: The position or the offset of the first row to keep. It is at most the end of
+                the log. In a leader log, it is at most the first offset of the open ledgers.
             on_progress: Called with the number of deleted ledgers.
 
         Raises:
@@ -148,7 +148,7 @@ class LogMaintenance:
         Returns:
             The result. Its field `is_more_due` is true if more than about 8,000 ranges had to be
                 deleted. If other changes succeed first at every attempt, the sweeper deletes the
-                rest.
+                remaining rows.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -184,9 +184,9 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the current rows again, at new offsets.
 
-        The ranges of the version are listed again, so no data is copied. The exception is a range
-        that a merge made from rows of the version and other rows: the rows of the version are
-        copied from it.
+        The ranges of the version are listed again, so no data is copied. There is one exception: if
+        a merge put rows of the version and other rows into one range, the rows of the version are
+        copied from this range.
 
         Args:
             version: The version.
@@ -202,7 +202,7 @@ class LogMaintenance:
                 of the error contains the oldest version.
             ConcurrentCommitError: Others committed during this call, or the log is not at the
                 expected version. Nothing was changed.
-            LocalProtocolError: Rows have to be copied, but `copy` is None. Or `version` is not a
+            LocalProtocolError: Rows have to be copied, but `copy` is None; or `version` is not a
                 number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
             CommitUnknownError: The outcome is unknown; the log's history shows it.
@@ -229,7 +229,8 @@ class LogMaintenance:
         quorums or the digest applies only to ledgers that are created later.
 
         Args:
-            changes: New values by option name, in any case. None restores the default.
+            changes: New values by option name. The case of the names does not matter. If a value is
+                None, the default is restored.
 
         Raises:
             ConfigurationError: A name is unknown, a property cannot be changed, or a value is not
@@ -257,7 +258,7 @@ class LogMaintenance:
             every_entry: Check all entries, not only the first and the last entry of each range.
             reads_entries: Whether entries are read. If false, no bookie is contacted.
             own_ledgers: Ids of all ledgers with the id of this log in their metadata, read before
-                this call; None to read the metadata of all ledgers of the cluster.
+                this call. If it is None, the metadata of all ledgers of the cluster is read.
             on_progress: Called with the number of checked ledgers and the number of all ledgers.
 
         Raises:

@@ -33,7 +33,9 @@ class Sealed(NamedTuple):
 
 
 async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
-    """Seal those of the given ledgers that are open. All belong to one transactional log.
+    """Seal the open ledgers among `ledger_ids`.
+
+    All given ledgers must belong to one transactional log.
 
     A ledger that cannot be sealed now stays open, and is reported in the log file. Raises
     MetadataError if the list of the log could not be read.
@@ -60,8 +62,9 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
     found = {i: one for i, one in zip(ledger_ids, read, strict=True) if one and not one.is_closed}
     if not found:
         return Sealed(left=len(left))
-    # The list is read after the metadata. If a later commit lists more entries of these ledgers,
-    # all these entries are already acknowledged, and a recovery never loses acknowledged entries.
+    # The list is read after the metadata. A later commit may list more entries of these ledgers.
+    # But all these entries are already acknowledged, and a recovery never loses acknowledged
+    # entries.
     machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await host.run(machine)
     seal = host.ledgers.seal

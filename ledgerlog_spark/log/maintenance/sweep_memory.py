@@ -1,10 +1,10 @@
 """Keeps findings of earlier passes of the sweeper, so that a pass without due work is cheap.
 
-A pass over a log finds the time when the next work on the log is due, for example when a version
-expires or the grace period of a mark ends. Before this time, passes need not read the log. Changes
-after the pass also cause work, but only after a grace period. So the time is never later than the
-end of a grace period that begins with the pass. All times are times of the store's clock. A change
-of properties clears the findings.
+A pass over a log finds the time when the next work on the log is due. Work is due, for example,
+when a version expires or the grace period of a mark ends. Before this time, passes need not read
+the log. Changes after the pass also cause work, but only after a grace period. So the time is never
+later than the end of a grace period that begins with the pass. All times are times of the store's
+clock. A change of properties clears the findings.
 
 Some work may become due at any time, for example work for a mark without a grace period, or for a
 replaced run. A pass searches for such work when `LOOK_AGAIN_MS` have passed since the last search.
@@ -26,12 +26,12 @@ LOOK_AGAIN_MS = 3_600_000
 
 @dataclass(slots=True)
 class LogDue:
-    """The times when each kind of work on one log is due next, in ms of the store's clock; 0: now.
+    """When each kind of work on one log is due next, in ms of the store's clock; 0 means now.
 
     Attributes:
         properties: The properties that the head had when the times were calculated.
-        starts: First version and first row of this head. If they have changed, a truncation may be
-            unfinished, so `versions` is set to 0.
+        starts: First version and first row of this head. If the present head has others, a
+            truncation may be unfinished, so `versions` is set to 0.
         versions: When versions expire.
         registrations: When registrations end.
         marks: When marked ledgers are deleted.
@@ -40,7 +40,7 @@ class LogDue:
             deleted.
         removal: When the last nodes of a deleted log are deleted.
         rows: When retention deletes rows, or merging may find more closed ledgers.
-        rows_head: The head in which retention and merging found nothing to do.
+        rows_head: The version of the head in which retention and merging found nothing to do.
         page_sizes: Payload bytes of the ranges in each page of the list, for retention by size.
         untimed_to: The times of rows before this offset are unknown.
         sealed: For each producer, an epoch. No ledger of an earlier epoch is open.

@@ -1,7 +1,8 @@
 """Deletes expired versions, and ledgers and pages that no version lists (LOGS.md#W1-W7).
 
-A sweeper works in steps. It may run at any time, several sweepers may run in parallel, and a
-sweeper may be killed at any moment: the store contains the pending work before anything is deleted.
+A sweeper works in steps. It may run at any time, and several sweepers may run in parallel. A
+sweeper may be killed at any moment, because the store contains the pending work before anything is
+deleted.
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ EXPIRY_STEPS_MAX = 100
 continues."""
 
 ATTEMPTS_MAX = 20
-"""After this number of conflicts with other changes, a pass leaves the rest to the next pass. If a
-stream commits very often, most attempts have a conflict."""
+"""After this number of conflicts with other changes, a pass leaves the remaining steps to the next
+pass. If a stream commits very often, most attempts have a conflict."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ class Swept:
         deregistered: Number of staged ledgers that can never be committed any more.
         ledgers_deleted: Number of ledgers that were sealed and deleted.
         pages_deleted: Number of attempts (tokens) whose pages were deleted.
-        is_removed: Whether this pass deleted the last node of a log that was deleted before.
+        is_removed: Whether this pass deleted the last node of a deleted log.
         ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
             removed.
     """
@@ -347,8 +348,8 @@ class _LogSweep:
             # A leader that died before it listed a ledger may have left an orphan (LOGS.md#U19).
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
-        # The order is random. In a fixed order, ledgers that cannot be sealed would delay the same
-        # other ledgers in each pass.
+        # The order is random. If the order were fixed, ledgers that cannot be sealed would delay
+        # the same other ledgers in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):

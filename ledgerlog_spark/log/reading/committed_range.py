@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
 All entries of a committed range are on their ack quorum. So a read needs neither the state of the
-ledger nor its last add confirmed. If no bookie has an entry, it is read again with fresh metadata.
-Only after that, it is lost.
+ledger nor its last add confirmed. If no bookie has an entry, the entry is read again with fresh
+metadata. If the metadata has not changed and again no bookie has the entry, the entry is lost.
 """
 
 from __future__ import annotations
@@ -40,13 +40,14 @@ async def read_range(
         first_entry_id: The first entry to read, not below the first entry of the range.
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
-        place: A limit of memory that several reads share; None limits this read to 64 MiB.
+        place: A limit of memory that several reads share; if it is None, this read has a limit of
+            64 MiB.
         slices: The parts of the entries to read. The reader may return some entries completely.
             None requests complete entries.
 
     Raises:
-        DataLossError: In two reads, every replica reported that it does not have an entry, and the
-            metadata was the same in both reads. Or the ledger was closed before the end of the
+        DataLossError: In two reads with the same metadata, every replica reported that it does not
+            have an entry. The error is also raised if the ledger was closed before the end of the
             range, or does not exist.
         EntryUnknownError: At least one replica could not answer, and no other replica had the
             entry; retriable.
@@ -147,7 +148,7 @@ async def _metadata(host: LogHost, ledger_id: int) -> LedgerMetadata | None:
 def _loss_shown(
     metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
 ) -> str:
-    """The reason why missing entries are lost; empty if the entries must be read once more."""
+    """The reason why missing entries are lost; empty if the entries must be read again."""
     if metadata is None:
         return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:

@@ -71,7 +71,10 @@ class EntryCursor(ABC, Generic[T]):
 
     @abstractmethod
     def take(self, ledger_id: int, entry: Any) -> list[T]:
-        """Decode the ledger's next entry. Return its records or rows, without the skipped ones."""
+        """Decode the ledger's next entry.
+
+        Return its records or rows, except the skipped records or rows.
+        """
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
         """The indexes, within an entry, of the records or rows that are not skipped."""

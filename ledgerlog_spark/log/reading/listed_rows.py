@@ -92,8 +92,8 @@ class RowCutter:
     ) -> None:
         """Make a cutter before the first row. `entry_ids` does not include the index entry.
 
-        `rows` is the half-open interval of the rows that the entries contain, counted within the
-        listed range; None if the rows are unknown.
+        `rows` is the half-open interval of the rows in the entries, counted from the first row of
+        the listed range. It is None if the rows are unknown.
         """
         self.next_entry_id = entry_ids.start
         self._log = log
@@ -117,7 +117,7 @@ class RowCutter:
         """Places of the wanted rows among the next `rows` rows.
 
         `first_row` is the place of the first of these rows in the listed range. Raises
-        WireFormatError if these rows do not directly follow the rows before.
+        WireFormatError if these rows do not directly follow the previous rows.
         """
         if first_row < 0 or self._next_row not in {None, first_row}:
             expected = (

@@ -1,8 +1,8 @@
 """Determines the present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists open ledgers without an end, because only the bookies have their end. This module
-makes an item of each open ledger, which ends at the ledger's present last add confirmed. If a
-ledger is not closed, the ledgers after it are not read, so the result never has a gap.
+The head lists open ledgers without an end, because only the bookies have their end. For each open
+ledger, this module makes an item that ends at the ledger's present last add confirmed. If a ledger
+is not closed, the ledgers after it are not read, so the result never has a gap.
 
 If any reader found that the log ended at an offset, all records before this offset were
 acknowledged. The bookies that answer now may have an older LAC. In this case, the entries after
@@ -54,17 +54,17 @@ async def view(
 ) -> LogView:
     """All retained rows from an offset on, for a reader that follows the log.
 
-    The errors are those of `Log.state`.
+    Raises the errors of `Log.state`.
 
     Args:
         first_offset: The first row that may be read.
-        seen_offset: An end of the log that any process found before. A fresh view reaches this
+        seen_offset: An end of the log that any process found earlier. A fresh view reaches this
             offset, even if the bookies that answer do not have the newest LAC yet. It ends before
             this offset only if records are lost.
         known_version: The newest version that the caller has. Only later versions are read. If it
             is None, only the versions with the commit times of the rows are read.
         known_schemas: Ids of the schemas that the caller has.
-        is_fresh: Whether the view must be current. If false, the call sends one request less, but
+        is_fresh: Whether the view must be current. If false, the call sends one request fewer, but
             the view may lack existing rows.
     """
     check_type("first_offset", first_offset, int)
@@ -106,7 +106,7 @@ async def view(
 
 
 async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
-    """One complete version of the log, by default the newest. Raises the errors of `state` too.
+    """One complete version of the log, by default the newest. Also raises the errors of `state`.
 
     A leader log has no versions. The snapshot of a leader log ends with the records that are
     readable now. Each open ledger is an item that ends at its last add confirmed.
@@ -153,7 +153,7 @@ async def open_items(
     Raises:
         LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
         EntryUnknownError: Too few bookies answered, so the last add confirmed of a ledger is
-            unknown. Or an entry before `seen_offset` could not be read. Retriable.
+            unknown; or an entry before `seen_offset` could not be read. Retriable.
         DataLossError: A ledger ends at an offset before its first offset in the list.
     """
     items: list[Item] = []
@@ -198,7 +198,8 @@ async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: 
         end_offset = decode_entry_header(last.payload).end_offset
     count = ENTRIES_FIRST
     while end_offset < seen_offset and not handle.is_closed:
-        # An entry has at least one record. So the missing records are in at most that many entries.
+        # An entry has at least one record. So the number of entries with the missing records is at
+        # most the number of these records.
         first = last_entry_id + 1
         last_entry_id += min(count, seen_offset - end_offset)
         batches = handle.read_batches(first, last_entry_id, is_listed=True)

@@ -87,8 +87,8 @@ class RecordLog:
         """The records from `start` (inclusive) to `end` (exclusive), in order.
 
         Args:
-            start: A position or an offset; None for the oldest record.
-            end: A position or an offset; None for the present end.
+            start: A position or an offset; if it is None, the read begins at the oldest record.
+            end: A position or an offset; if it is None, the read ends at the present end.
 
         Raises:
             PositionNotAvailableError: `start` or the next record was truncated, or `start` or `end`
@@ -108,8 +108,8 @@ class RecordLog:
         appended after it.
 
         Args:
-            start: A position or an offset, which may be after the present end. None for the
-                present end.
+            start: A position or an offset, which may be after the present end. If it is None, the
+                tail begins at the present end.
 
         Raises:
             PositionNotAvailableError: `start` was truncated, or the next record was truncated
@@ -128,7 +128,7 @@ class RecordLog:
         """The rows from `start` (inclusive) to `end` (exclusive), in order.
 
         A batch contains rows of one entry, and no rows outside `start` and `end`. The arguments and
-        errors are those of `read`, but the log must be a log of rows.
+        errors are the same as for `read`, but the log must be a log of rows.
         """
         return _each(self._row_reader().read(self._offset(start), self._offset(end)))
 
@@ -136,20 +136,21 @@ class RecordLog:
         """Yield all rows from `start` on, and each new row soon after its acknowledgement.
 
         A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. The arguments and errors are those of `tail`, but the log must be a log of rows.
+        closes it. The arguments and errors are the same as for `tail`, but the log must be a log of
+        rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Like `read`, but yields batches. The arguments and errors are those of `read`."""
+        """Like `read`, but yields batches. The arguments and errors are the same as for `read`."""
         return self._reader().read(self._offset(start), self._offset(end))
 
     def tail_batches(
         self, start: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Like `tail`, but yields batches. The arguments and errors are those of `tail`."""
+        """Like `tail`, but yields batches. The arguments and errors are the same as for `tail`."""
         return self._reader().tail(self._offset(start))
 
     def _reader(self) -> RecordReader[Record]:

@@ -36,7 +36,7 @@ NOTIFIED_SIZE_BYTES_MAX = 64 << 10
 """Maximum bytes of new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A number above all version numbers. A reader that claims to have this version gets no history."""
+"""A number above all version numbers. A read with this version returns no history."""
 
 
 class _Changes:
@@ -85,7 +85,7 @@ class RecordReader(Generic[T]):
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
         """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
-        The errors are those of `RecordLog.read`.
+        Raises the errors of `RecordLog.read`.
         """
         view = await self._ended(start or 0)
         first = view.start_offset if start is None else start
@@ -116,8 +116,8 @@ class RecordReader(Generic[T]):
         """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
         A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. While no record is appended, a tail sends no request (LOGS.md#H5). The errors are
-        those of `RecordLog.tail`.
+        closes it. While no record is appended, a tail sends no request (LOGS.md#H5). Raises the
+        errors of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)

@@ -1,11 +1,11 @@
-"""New ledger ids, from the counter that Apache BookKeeper's clients use too.
+"""New ledger ids, from the counter that Apache BookKeeper's clients also use.
 
 The counter is shared, because a separate counter would return ids that a Java client also gets. An
 id is the number of an EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of
 several ids. After the 31 bits of the counter are used up, an id has two parts, as in Apache
 BookKeeper. The high 32 bits are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are
-the number of a node in this directory. In the flat layout, the counter is that of the ledgers root,
-and there are no ids beyond the 31 bits.
+the number of a node in this directory. In the flat layout, the counter belongs to the ledgers root,
+and ids have at most 31 bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ledgerlog_spark.wire.znodes import PathStyle
 
 COUNT_MAX = 64
 TRANSACTIONS_MAX = 4
-"""Number of transactions for new ids at the same time."""
+"""Maximum number of transactions for new ids that run at the same time."""
 ATTEMPTS_MAX = 3
 NUMBER_END = (1 << 31) - 1
 HIGH_PREFIX = "HOB-"
@@ -57,14 +57,15 @@ class LedgerIds:
         self._is_short: bool | None = True if self._is_flat else None
         self._high: int | None = None
         self._removals: set[asyncio.Task[None]] = set()
-        # calls that wait for a transaction, as many as the program makes at the same time
+        # calls that wait for a transaction; only the program limits their number
         self._orders: deque[_Order] = deque()
         self._transactions: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
         """Return `count` (1 to 64) new ids, in ascending order.
 
-        Calls that wait at the same time share one transaction. If it fails, each of them fails.
+        Calls that wait at the same time share one transaction. If the transaction fails, each of
+        these calls fails.
         """
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(
@@ -75,7 +76,7 @@ class LedgerIds:
         order = _Order(count, loop.create_future())
         self._orders.append(order)
         if len(self._orders) == 1:
-            loop.call_soon(self._begin)  # the other calls of this turn of the loop come before it
+            loop.call_soon(self._begin)  # after the other calls of this turn of the loop
         return await forever(order.ids, "each request of the transaction has a deadline")
 
     def _begin(self) -> None:

@@ -1,7 +1,8 @@
 """Lists the ids of ledgers, by ranges and pages, from the names of the nodes.
 
-A listing reads only directories, and several at the same time. It needs no memory for ledgers that
-it does not list: a directory of the layout has at most 10,000 ledgers, except in the flat layout.
+A listing reads only directories, and reads several of them at the same time. It needs no memory for
+ledgers that it does not list: a directory of the layout has at most 10,000 ledgers, except in the
+flat layout.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from ledgerlog_spark.metadata.ordered import in_order
 from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX, PathStyle, ledger_id_of
 
 DIRECTORIES_DEPTH: Final = 8
-"""Number of directories that a listing requests at the same time."""
+"""Maximum number of directories that a listing requests at the same time."""
 
 _DIGITS: Final = 10
 SHORT_LEVELS: Final = tuple(map(re.compile, ("[0-9]{2}", "[0-9]{4}", "L[0-9]{4}")))
@@ -120,7 +121,7 @@ class LedgerIdListing:
 
 
 def _may_have(digits: str, levels_below: int, after: int, last: int) -> bool:
-    """Whether a directory, whose path has these digits, may have ids of the range."""
+    """Whether the directory with these digits in its path may have ids of the range."""
     size: int = _DIGITS ** (_LOWER_DIGITS * levels_below)
     first = int(digits) * size
     return first <= min(last, LEDGER_ID_MAX) and first + size - 1 > after

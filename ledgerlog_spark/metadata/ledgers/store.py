@@ -1,7 +1,7 @@
 """Ledger metadata on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are unique, so the path of a ledger is never created twice. That is why it is enough that
-the store compares the version number of each write.
+Ledger ids are unique, so the path of a ledger is never created twice. So it is enough that the
+store compares the version number of each write.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class LedgerStore:
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.
 
-        So a write of another client that has read the metadata before fails.
+        After that, a write of another client that read the earlier version fails.
         """
         path = self.path(ledger_id)
         try:
@@ -201,8 +201,9 @@ class LedgerStore:
     def ids(self, after: int = -1, last: int = LEDGER_ID_MAX) -> AsyncIterator[int]:
         """Yield the ids of the ledgers above `after`, up to `last`, ascending.
 
-        Several reads find them, so the result is no snapshot. A caller continues an earlier
-        iteration with the last id that it got as `after`. An error ends the iteration.
+        Several reads find the ids, so the result is not a snapshot. To continue an earlier
+        iteration, the caller passes the last id that it got as `after`. An error ends the
+        iteration.
         """
         return self._listing.ids(after, last)
 
@@ -224,7 +225,7 @@ class LedgerStore:
 
         At most `depth` records are read at the same time. The reads may be stale until `sync`.
         Ledgers that are deleted during the walk are omitted. A record that cannot be decoded does
-        not end the walk. A caller continues an earlier walk as it does for `ids`.
+        not end the walk. An earlier walk is continued like an iteration of `ids`.
         """
         return walked(self._listing.ids(after, last), self.load, depth)
 

@@ -1,7 +1,8 @@
 """A walk over the metadata of all ledgers, with many reads at the same time.
 
 An auditor reads 100,000 records in one walk. So the reads overlap, and only the records of the
-newest reads are in memory. Equal ensembles share one object, because a cluster has few of them.
+newest reads are in memory. Equal ensembles share one object, because a cluster has few different
+ensembles.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ from ledgerlog_spark.metadata.ordered import in_order
 from ledgerlog_spark.model import Fragment, LedgerMetadata, Versioned
 
 WALK_DEPTH = 256
-"""Number of records that a walk reads at the same time."""
+"""Maximum number of records that a walk reads at the same time."""
 ENSEMBLES_MAX = 65_536
-"""Maximum number of different ensembles that are remembered. Then all of them are forgotten."""
+"""Maximum number of different ensembles that are remembered.
+
+When there would be more, all of them are forgotten.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +43,7 @@ def walked(
     load: Callable[[int], Awaitable[Versioned[LedgerMetadata]]],
     depth: int,
 ) -> AsyncIterator[WalkedLedger]:
-    """Yield the ledgers `ids` in their order, without those that were deleted meanwhile."""
+    """Yield the ledgers `ids` in their order. Omit ledgers that are deleted during the walk."""
     ensembles = Ensembles()
 
     async def read(ledger_id: int) -> WalkedLedger | None:

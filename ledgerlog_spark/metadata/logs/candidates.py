@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 
 @dataclass(frozen=True, slots=True)
 class CandidateLook:
-    """Whether a client is a candidate, and the session of this client that read it.
+    """Whether a client is a candidate, and the id of the session that read this.
 
     Attributes:
         session_timeout_ms: The time for which the nodes of a dead client's session stay.
@@ -24,7 +24,7 @@ class CandidateLook:
 class CandidateNodes:
     """The candidates of one log. A candidate is the node of a live session, and names a claim.
 
-    The nodes save work, and protect no data: a leader whose ledger was fenced continues only if its
+    The nodes save work, and protect no data. A leader with a fenced ledger continues only if its
     change of the head succeeds.
     """
 
@@ -44,7 +44,8 @@ class CandidateNodes:
     async def look(self, claim: str) -> CandidateLook:
         """Look for a node with this claim. Without a sync before, a new node may be missed.
 
-        If the session was replaced during the read, the result names the session before.
+        If the session was replaced during the read, the result contains the id of the replaced
+        session.
         """
         session_id = self._tree.session_id
         is_there = bool(await self._named(claim))

@@ -38,7 +38,7 @@ created the ledger, and may still list it."""
 class MarkedLedger:
     """A ledger with a mark, and the time of the mark by the store's clock.
 
-    No version lists the ledger, unless `is_made`.
+    No version lists the ledger, unless `is_made` is true.
     """
 
     ledger_id: int
@@ -127,7 +127,10 @@ class LogProducers:
         await self._nodes.transact([*operations, *self._deletion(log_id, app, version)])
 
     def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
-        """The operations that delete these producers of a log. They fail if the log has others."""
+        """The operations that delete these producers of a log.
+
+        They fail if the log has other producers.
+        """
         operations: list[znodes.NodeOperation] = []
         for app, version in versions.items():
             operations += self._deletion(log_id, app, version)
@@ -250,7 +253,7 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """Creation times of ledgers' metadata, by the store's clock; None for deleted metadata."""
+        """Creation times of ledgers' metadata, by the store's clock; None if it was deleted."""
         stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 

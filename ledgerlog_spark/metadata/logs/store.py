@@ -143,9 +143,9 @@ class LogStore:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
-        With `producers`, these producers are deleted too, and no job can begin afterwards. Then the
-        error is also raised if one of these producers has another version or a registered ledger,
-        or if the log has another producer.
+        With `producers`, these producers are also deleted, and no job can begin afterwards. Then
+        the error is also raised if one of these producers has another version or a registered
+        ledger, or if the log has another producer.
         """
         name = self._paths.name(head.name)
         pointer = await znodes.get_or_none(self._tree, name)
@@ -217,7 +217,7 @@ class LogStore:
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
-        """The content of each page, in the order of `pages`; None when a page is missing."""
+        """The content of each page, in the order of `pages`; None if a page is missing."""
         paths = [self._paths.page(log_id, each.ref.token, each.ref.number) for each in pages]
         with contextlib.suppress(znodes.NodeMissingError):
             nodes = await read_each(self._tree.get, paths)

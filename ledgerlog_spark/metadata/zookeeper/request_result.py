@@ -8,7 +8,7 @@ from typing import Any
 
 
 class RequestResult:
-    """Takes the place of kazoo's result of a request. Only the first call of it has an effect.
+    """Replaces kazoo's result object of a request. Only the first call of a method has an effect.
 
     kazoo's own result calls its callbacks on another thread, so each answer would wake two threads.
     """
