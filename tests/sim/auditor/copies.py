@@ -26,8 +26,11 @@ from tests.sim.draws import Draws
 from tests.sim.runtime import Scheduler
 
 ROUND_MS = 40
-UNKNOWN_MS = ROUNDS * ROUND_MS
-"""Copies that are unknown for a shorter time are not missing."""
+UNKNOWN_MS = (ROUNDS - 1) * ROUND_MS
+"""Copies that are unknown for a shorter time are not missing.
+
+The first round may come directly after the check that found them.
+"""
 WEEK_MS = 2_000
 SETTINGS = ReplicaSettings(
     interval_ms=WEEK_MS, rounds_between_laps=3, round_ms=ROUND_MS, pause_ms=1
