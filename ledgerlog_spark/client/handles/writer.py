@@ -74,8 +74,8 @@ class WriteHandle:
     ) -> None:
         """Create the handle of a new ledger, which has no entries.
 
-        If `changes_ensemble` is false, the first failure of a bookie ends the handle. The bookies
-        `absent` of the ensemble are not registered, so they get nothing yet. `on_failed`
+        If `changes_ensemble` is false, the first failure of a bookie ends the handle. `absent` are
+        the bookies of the ensemble that are not registered. They get no entries yet. `on_failed`
         gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
         is called.
         """
@@ -137,7 +137,7 @@ class WriteHandle:
 
     @property
     def absent_bookies(self) -> tuple[str, ...]:
-        """Bookies of the ensemble that get nothing, because they are away and no other is there.
+        """Bookies that get no entries, because they are away and no other bookie can replace them.
 
         New entries have one copy less for each absent bookie of their write set.
         """
