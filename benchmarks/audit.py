@@ -134,7 +134,7 @@ async def prepared(uri: str) -> int:
 
 
 def main() -> None:
-    """Run the benchmark, or with `--audit URI` the part that has a process of its own."""
+    """Run the benchmark. With `--audit URI`, run only the part that needs a separate process."""
     if sys.argv[1:2] == ["--audit"]:
         print(json.dumps(asyncio.run(audited(sys.argv[2]))))
         return

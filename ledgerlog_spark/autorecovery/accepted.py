@@ -1,7 +1,7 @@
 """The entries that an operator gave up for the whole cluster (AUTORECOVERY.md#X13).
 
-Auto-recovery treats them as if every bookie listed them. So it reports no hole for them, and looks
-for no copies of them. A target that lacks only these entries is named.
+Auto-recovery treats these entries as if every bookie listed them. So it reports no hole for them,
+and looks for no copies of them. A worker names a target even if the target lacks these entries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
 
 EntryRange = tuple[int, int]
 REFRESH_SECONDS = 10.0
-"""An acceptance counts after this time at the latest."""
+"""After this time at the latest, a new acceptance has its effect."""
 
 
 class AcceptedEntries:

@@ -23,7 +23,7 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 LONG_SECONDS = 600.0
-"""A part that ran for this time is restarted after the first pause."""
+"""If a part ran for this time before it failed, it is restarted after the shortest pause."""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""
@@ -46,7 +46,7 @@ class AutoRecovery:
         audit: AuditServiceSettings | None = None,
         vacating: VacatingSettings | None = None,
     ) -> None:
-        """Create both. Nothing is sent before `run`.
+        """Create the auditor and the worker. Nothing is sent before `run`.
 
         Args:
             member_id: The id of the bookie, or `host:port` of the daemon.
@@ -97,7 +97,8 @@ class AutoRecovery:
 async def _for_ever(name: str, run: Callable[[], Awaitable[None]], report: Report) -> None:
     """Run a part, and restart it after an unexpected error, which is reported.
 
-    Otherwise a defect of one part would end all three parts, and in a bookie without a message.
+    Without the restart, a defect of one part would end all three parts. In a bookie, they would
+    even end without a message.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0

@@ -1,4 +1,4 @@
-"""The lines about the events of auto-recovery, for the log of a bookie and for the daemon."""
+"""The log lines about the events of auto-recovery, for a bookie and for the daemon."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import JobEnded
 
 TEXT_CHARACTERS_MAX = 500
 LISTED_MAX = 100
-"""Number of values of a list in one line."""
+"""Maximum number of values of a list in one log line."""
 
 
 def described(event: str, subject: Any) -> tuple[str, dict[str, Any]]:
-    """The name and the fields of a line about an event. The values are bounded."""
+    """The name and the fields of a log line about an event. The sizes of the values are bounded."""
     if event == "job":
         queue, ledger_id, ended = subject
         return event, {"queue": queue, "ledger_id": ledger_id, **_fields_of(ended)}
@@ -26,7 +26,7 @@ def described(event: str, subject: Any) -> tuple[str, dict[str, Any]]:
 
 
 def short(subject: object) -> str:
-    """A text of at most TEXT_CHARACTERS_MAX characters; an error begins with its class."""
+    """A text of at most TEXT_CHARACTERS_MAX characters. For an error, it begins with the class."""
     is_error = isinstance(subject, BaseException)
     text = f"{type(subject).__name__}: {subject}" if is_error else str(subject)
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 3]}..."

@@ -70,7 +70,7 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
 
 
 def _phase(vacation: Versioned[Vacation] | None) -> str | None:
-    """Which command empties the bookie, and how far it is."""
+    """The kind and the phase of the bookie's vacation; None without one."""
     if vacation is None:
         return None
     return f"{vacation.value.kind.value}: {vacation.value.phase.value}"

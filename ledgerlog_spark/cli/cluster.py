@@ -177,7 +177,7 @@ def _counts(found: FoundCluster) -> dict[str, Any]:
 
 
 async def _ledgers(stores: MetadataStores) -> int | None:
-    """The number of ledgers; None if a node among them has a strange name."""
+    """The number of ledgers; None if a node among them does not have the name of a ledger."""
     try:
         return sum([1 async for _ in stores.ledgers.ids()])
     except MetadataFormatError:

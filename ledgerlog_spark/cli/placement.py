@@ -1,4 +1,4 @@
-"""`ledgerlog bookies place` and `policy`: where bookies stand, and the rules for new entries."""
+"""`ledgerlog bookies place` and `policy`: the places of bookies, and the rules for new entries."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ Cancel = Annotated[bool, typer.Option("--cancel", help="End the vacation of the 
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What a command was called with."""
+    """A command, and the arguments with which it was called."""
 
     kind: VacationKind
     bookie_id: str
@@ -103,8 +103,8 @@ def drain(
 ) -> None:
     """Move all entries of a bookie to other bookies. The bookie becomes read-only.
 
-    `--cancel` makes the bookie writable again, also after the end. Ctrl-C ends
-    the display of the progress only.
+    `--cancel` makes the bookie writable again, even after the end. Ctrl-C ends
+    only the display of the progress.
     """
     _Wish(VacationKind.DRAIN, bookie_id, dry_run, cancel, yes, uri, as_json).run()
 
@@ -134,10 +134,11 @@ def recover(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Copy the entries of a bookie that is down from the other bookies, at once.
+    """Begin at once to replace the copies of a bookie that is down.
 
-    Without this command, the auditor waits before it does so. If the bookie comes
-    back, it ends the recovery.
+    Without this command, the auditor begins after a delay. The entries are
+    copied from the other bookies that have them. If the bookie starts again,
+    the recovery ends.
     """
     _Wish(VacationKind.RECOVER, bookie_id, dry_run, cancel, yes, uri, as_json).run()
 
@@ -151,8 +152,8 @@ async def _look(wish: _Wish) -> Holdings | None:
     if found.value.kind is not wish.kind:
         _require_startable(wish, found.value)
         raise LocalProtocolError(
-            f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: end it "
-            "with the command of this name, and --cancel",
+            f"bookie {wish.bookie_id} has a vacation of kind {found.value.kind.value}: to end it, "
+            "run the command with the name of this kind and --cancel",
             bookie_id=wish.bookie_id,
         )
     return None
@@ -253,7 +254,7 @@ def _require_startable(wish: _Wish, vacation: Vacation) -> None:
 
 
 async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation]:
-    """Yield the vacation after each change or two seconds, until it is over."""
+    """Yield the vacation after each change, and every two seconds, until it is over."""
     changed = asyncio.Event()
     cancel = stores.vacations.watch(wish.bookie_id, changed.set)
     try:
@@ -301,7 +302,7 @@ async def _follow(stores: MetadataStores, wish: _Wish) -> None:
 
 
 async def _hindrance(stores: MetadataStores) -> str:
-    """Why nothing is moved, if the whole cluster is the reason; empty otherwise."""
+    """The reason why nothing is moved in the whole cluster; empty if there is no such reason."""
     if not await stores.recovery_switch.is_enabled():
         return "auto-recovery is disabled, so nothing is moved: run `ledgerlog autorecovery enable`"
     if await stores.auditor_election.current() is None:

@@ -33,7 +33,7 @@ REFRESH_SECONDS = 60
 READS_MAX = 64
 """Maximum number of registrations that are read at once."""
 GONE_MAX = 1_000
-"""Maximum number of bookies that are no longer registered whose places are kept."""
+"""Maximum number of unregistered bookies whose places are kept."""
 
 _logger = logging.getLogger(__name__)
 
@@ -78,7 +78,7 @@ class Candidates:
 
     Attributes:
         names: The writable bookies, in the order of preference that was drawn.
-        bookies: The places of all bookies that the client has seen, and its quarantine.
+        bookies: The places of all bookies that the client has listed, and its quarantine.
         policy: The rules.
     """
 
@@ -88,10 +88,10 @@ class Candidates:
 
 
 class BookieChoice:
-    """The bookies of a cluster, as one client has seen them.
+    """What one client has read about the bookies of a cluster.
 
-    Registrations are read when a bookie is seen first, and later at most once a minute. So free
-    bytes and places may be a minute old. The failures of bookies are those that this client saw.
+    A registration is read when its bookie is first listed, and later at most once a minute. So free
+    bytes and places may be a minute old. Only failures that this client has noticed count.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class BookieChoice:
         return Candidates(order, bookies, self._policy)
 
     async def known(self, names: Iterable[str]) -> BookieMap:
-        """The places of these bookies, and of all that were seen before."""
+        """The places of these bookies, and of all bookies that were listed before."""
         async with self._reading:
             await self._refresh(names)
         return self._known_now()
@@ -182,7 +182,7 @@ class BookieChoice:
         return None if info is None else info.free_bytes
 
     async def _refresh(self, names: Iterable[str]) -> None:
-        """Read new bookies, and everything if the last reading is too old."""
+        """Read the registrations of new bookies. If the last read is too old, read all again."""
         now = asyncio.get_running_loop().time()
         is_due = self._read_at is None or now - self._read_at >= REFRESH_SECONDS
         missing = [name for name in names if is_due or name not in self._infos]
@@ -200,7 +200,7 @@ class BookieChoice:
                 del self._infos[next(iter(self._infos))]
 
     async def _read(self, name: str) -> BookieInfo | None:
-        """Read a registration. If there is none any more, the bookie stays as it was known."""
+        """Read a registration. If it cannot be read, return the last one that was read."""
         try:
             return await self._registration.info(name)
         except (BookieUnavailableError, WireFormatError, ConfigurationError):
@@ -249,7 +249,7 @@ def not_enough_bookies(
         return NotEnoughBookiesError(
             f"a ledger with write_quorum {copies} needs {why.wanted} {why.missing} for the copies "
             f"of each entry, but the {why.missing} of the {writable} writable bookies are {found}: "
-            f"start bookies in others, or run {policy} --enforce none`",
+            f"start bookies in other places, or run {policy} --enforce none`",
             **figures,
         )
     kind = {"free bytes": "have free bytes", "quarantine": "did not fail a moment ago"}[why.missing]

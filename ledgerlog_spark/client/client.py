@@ -419,7 +419,7 @@ class LedgerClient:
     async def aclose(self) -> None:
         """End all connections. Ledgers of write handles stay open, and can be sealed later.
 
-        Reports of holes that wait are written first, for at most 5 s.
+        The waiting reports of holes are written first, for at most 5 s.
 
         A leader first deletes its unlisted ledgers, for at most 5 s, or `close_timeout_ms` if that
         is shorter. Then it stops without closing its other ledgers, which the next leader seals.

@@ -19,7 +19,7 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.repair_notes import Hole, Holes
 
 LEDGERS_MAX = 10_000
-"""Maximum number of ledgers whose reports wait. Of a further ledger, nothing is reported."""
+"""Maximum number of ledgers whose reports wait. The holes of further ledgers are not reported."""
 
 HOLES_MAX = 1_000
 """Maximum number of holes of one ledger that wait. Further holes are dropped."""
@@ -49,7 +49,7 @@ class HoleQueue:
         self._task: asyncio.Task[None] | None = None
 
     def add(self, ledger_id: int, metadata: LedgerMetadata, holes: Sequence[HoleLeft]) -> None:
-        """Report holes soon. `metadata` names the fragments in which the bookies have them."""
+        """Report holes in the background. `metadata` contains the fragments of the holes."""
         for hole in holes:
             _logger.info(
                 "ledger %d: bookie %s lacks entries %d to %d, which have fewer copies until they "
@@ -114,7 +114,7 @@ class HoleQueue:
 
 
 def notes_of(metadata: LedgerMetadata, holes: Sequence[HoleLeft]) -> list[Hole]:
-    """The holes of each fragment that names the bookie, with the entries in this fragment."""
+    """The holes, divided among the fragments that name their bookies."""
     ends = [fragment.first_entry_id - 1 for fragment in metadata.fragments[1:]]
     notes: list[Hole] = []
     for hole in holes:

@@ -1,4 +1,4 @@
-"""The identities of bookies between the machines, which pass them on, and the metadata store."""
+"""Reads the identities of bookies for the machines, and converts them for the metadata store."""
 
 from __future__ import annotations
 

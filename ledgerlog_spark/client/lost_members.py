@@ -38,7 +38,7 @@ class WatchedMember(Protocol):
 
     @property
     def ensemble(self) -> tuple[str, ...]:
-        """The bookies that the writer sends to; empty if it sends nothing any more."""
+        """The bookies to which the writer sends entries; empty if it sends nothing any more."""
         ...
 
     def member_lost(self, bookie_id: str) -> None:
@@ -55,9 +55,10 @@ class LostMembers:
         """Create an object that looks at nothing before `begin`."""
         self._services = services
         self._writers = writers
-        self._since: dict[str, float] = {}  # bookie -> time of the look that missed it first
+        self._since: dict[str, float] = {}  # bookie -> time of the first look without it
         self._quiet_until = 0.0
-        self._writable: frozenset[str] = frozenset()  # of the newest look that found lost bookies
+        # the writable bookies at the newest look that found lost bookies
+        self._writable: frozenset[str] = frozenset()
         self._was_connected = True
         self._task: asyncio.Task[None] | None = None
 
@@ -124,7 +125,7 @@ class LostMembers:
         ]
 
     def _store_is_back(self, now_s: float) -> bool:
-        """Whether the session is connected. After its return, nothing is lost for a while."""
+        """Whether the session is connected. After a reconnection, no bookie is lost for a while."""
         session = self._services.session
         if session is not None and not session.is_connected:
             self._store_is_away()

@@ -1,4 +1,4 @@
-"""What the commands of an operator do with the ledgers of a cluster.
+"""The code of the commands with which operators check ledgers and logs.
 
 No tool fences, seals or recovers a ledger.
 
@@ -7,8 +7,8 @@ No tool fences, seals or recovers a ledger.
 - `listing_check`: faults in the head and the pages of a log. `log_check`: this check for logs, and
   the owners of all ledgers. `findings`: the findings of all checks.
 - `copies`: reads each copy of the entries of a ledger, and compares the copies.
-- `exported_record`: the file with the metadata of one ledger, and when it may be imported.
+- `exported_record`: the file with the metadata of one ledger, and the conditions of its import.
 - `recovery_status`: what auto-recovery does, and why a ledger is not healed. `loss_acceptance`:
   gives up entries that auto-recovery could not read.
-- `probes`: writes and reads a ledger of its own.
+- `probes`: writes and reads a new ledger, to test a cluster.
 """

@@ -1,8 +1,8 @@
 """Reads each copy of the entries of a ledger, verifies the digests, and compares the copies.
 
-Plain reads are used, which neither fence nor change the ledger. The headers of two copies of an
-entry may have different last adds confirmed, because a recovery writes the header again. But the
-copies must agree in the id, the length and the payload.
+The reads neither fence nor change the ledger. The headers of two copies of an entry may have
+different last adds confirmed, because a recovery writes the header again. But the id, the length
+and the payload of all copies must be the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ABSENT = "absent"
 DAMAGED = "damaged"
 UNKNOWN = "unknown"
 OUTCOMES = (INTACT, ABSENT, DAMAGED, UNKNOWN)
-"""What a copy can be. `unknown`: the bookie did not answer, or the digest cannot be verified."""
+"""The outcomes of reading a copy. The outcome is `unknown` if the bookie did not answer, or if the
+digest cannot be verified."""
 
 OnProgress = Callable[[int], object]
 """Called with the number of entries that have been read so far."""
@@ -40,7 +41,7 @@ class CopiesReport:
     Attributes:
         entries: Number of entries.
         by_bookie: For each bookie, the number of its copies by outcome.
-        fewest: Number of intact copies of the entry that has the fewest; None without an entry.
+        fewest: The smallest number of intact copies of an entry; None without an entry.
         differing: Number of entries whose intact copies differ.
         findings: The first findings, in plain words.
         findings_count: Number of all findings.

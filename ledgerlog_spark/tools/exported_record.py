@@ -1,7 +1,7 @@
-"""The file with the metadata of one ledger, and when it may be imported. Pure: no I/O.
+"""The file with the metadata of one ledger, and the conditions of its import. Pure: no I/O.
 
-The file is a JSON object. `record_base64` is the record, and the only field that an import uses for
-the metadata. `metadata` shows people what the record contains.
+The file is a JSON object. `record_base64` is the record. An import takes the metadata only from
+this field. `metadata` shows people what the record contains.
 
 An import never opens a ledger again and never moves its end, because readers have relied on both.
 """
@@ -24,8 +24,8 @@ from ledgerlog_spark.wire.ledger_metadata.record import (
 
 FORMAT = 1
 SIZE_BYTES_MAX = 4 << 20
-"""Maximum size of a file. A node of ZooKeeper has at most 1 MB, and base64 makes it a third larger.
-"""
+"""Maximum size of a file. A node of ZooKeeper has at most 1 MB, and base64 makes its content a
+third larger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,9 @@ from enum import Enum
 
 
 class Severity(Enum):
-    """How bad a finding is.
+    """The severity of a finding.
 
-    `WRONG` means that entries are lost, or cannot be found, or that a program wrote wrong metadata.
+    `WRONG` means that entries are lost or cannot be found, or that a program wrote wrong metadata.
     `WARNING` means that something must be repaired or started. `NOTE` needs no action.
     """
 
@@ -23,9 +23,9 @@ class ToolFinding:
     """One finding of a check.
 
     Attributes:
-        severity: How bad the finding is.
+        severity: The severity of the finding.
         what: The fault, in plain words.
-        advice: What to do; empty for nothing.
+        advice: What to do; empty if nothing must be done.
         ledger_id: The ledger; None for a finding about a log or about the whole cluster.
         log: The name of the log; None for a finding about a ledger or about the whole cluster.
     """

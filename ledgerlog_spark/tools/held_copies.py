@@ -1,8 +1,8 @@
 """Finds the entries of a ledger with too few copies, from the lists of its bookies. Pure: no I/O.
 
 A bookie lists ranges of the entries that it has. A range is a pair: the first and the last entry,
-both inclusive. The ranges rise, and do not touch each other. A bookie that does not answer, or that
-may have lost entries, has no list. Its copies are unknown, and not missing.
+both inclusive. The ranges are ascending, and do not touch each other. A bookie that does not
+answer, or that may have lost entries, has no list. Its copies are unknown, and not missing.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ class ShortRange:
     Attributes:
         first_entry_id: The first entry.
         last_entry_id: The last entry, inclusive.
-        copies: The number of copies of the entry that has the fewest.
-        copies_unknown: The number of unknown copies of this entry.
-        lacking: The bookies that should have entries of the range, and do not list them.
+        copies: The smallest number of copies of an entry of the range.
+        copies_unknown: The number of unknown copies of the entry with this number.
+        lacking: The bookies that should have entries of the range, but do not list them.
         unknown: The bookies without a list.
     """
 
@@ -77,8 +77,8 @@ def _short_of(
 ) -> Iterator[ShortRange]:
     """Yield the short ranges of one fragment.
 
-    Between two neighbouring ends of listed ranges, each bookie lists all entries or none. A striped
-    bookie lists only its own entries, so a range between its ends may have no entry of it.
+    The ends of all listed ranges cut the fragment into parts. Within a part, each bookie lists all
+    entries or none. If the ledger is striped, a bookie may own no entry of a part.
     """
     first = fragment.first_entry_id
     cuts = {first, last + 1}
@@ -104,7 +104,7 @@ def _short_of(
 
 
 def _lists(ranges: Ranges | None, places: dict[str, int], name: str, entry_id: int) -> bool:
-    """Whether the ranges contain the entry. `places` keeps how far each list has been read."""
+    """Whether the ranges contain the entry. `places` contains the position in each list."""
     if ranges is None:
         return False
     place = places[name]
@@ -141,9 +141,9 @@ def _short_between(
 
 
 def _is_alike(before: ShortRange, after: ShortRange, gap_max: int) -> bool:
-    """Whether two ranges lack the same bookies and are neighbours, so that they are shown as one.
+    """Whether two ranges are neighbours and lack the same bookies, so that they are shown as one.
 
-    Between the entries of a striped bookie, there are entries of which it stores no copy.
+    In a striped ledger, there are entries between the entries of a bookie that it does not store.
     """
     gap = after.first_entry_id - before.last_entry_id - 1
     return gap <= gap_max and (before.lacking, before.unknown) == (after.lacking, after.unknown)
@@ -155,6 +155,6 @@ def _joined(before: ShortRange, after: ShortRange) -> ShortRange:
 
 
 def _order(copies: tuple[int, int]) -> tuple[int, int]:
-    """The order of entries: first those that have the fewest copies even in the best case."""
+    """The order of entries: the first one has the fewest copies if all unknown copies exist."""
     held, unknown = copies
     return held + unknown, held

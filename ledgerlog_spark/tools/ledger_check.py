@@ -51,7 +51,7 @@ class LedgersReport:
         findings: The first findings, without notes unless they were requested.
         states: Number of ledgers by state, such as `CLOSED`; `unreadable` for the others.
         counts: Number of all findings by severity.
-        sound: Number of ledgers with nothing but notes.
+        sound: Number of ledgers without a finding, except for notes.
         copies_checked: Number of ledgers whose copies were checked.
     """
 
@@ -91,7 +91,7 @@ class LedgerCheck:
     ) -> None:
         """Create a check. If `lister` is None, only metadata is checked.
 
-        `given_up` returns the entries that an operator gave up. No bookie must have them.
+        `given_up` returns the entries that an operator gave up. Bookies need not have them.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.
@@ -274,6 +274,6 @@ def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFin
 
 
 def states_text(states: Counter[str]) -> str:
-    """The number of ledgers in each state, for people."""
+    """A text with the number of ledgers in each state."""
     names = [*(state.name for state in LedgerState), "unreadable"]
     return ", ".join(f"{states[name]:,} {name}" for name in names if states[name]) or "none"

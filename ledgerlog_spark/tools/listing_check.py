@@ -43,7 +43,7 @@ class LogListing:
 def check_page(
     log: str, kind: RecordKind[Any], ref: PageRef, records: Sequence[Any]
 ) -> Iterator[ToolFinding]:
-    """Yield the finding if a page does not have the records that its reference names."""
+    """Yield a finding if a page does not have the records that its reference names."""
     if not records:
         found = "no record"
     else:

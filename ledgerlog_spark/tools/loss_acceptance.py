@@ -1,4 +1,4 @@
-"""Accepts that entries of a ledger are lost, so that auto-recovery does not look for them any more.
+"""Accepts the loss of entries of a ledger, so that auto-recovery does not look for them any more.
 
 Only entries that auto-recovery has reported as unreadable can be given up. Before that, all copies
 are read once more.
@@ -17,8 +17,8 @@ from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, AcceptedRange
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000
-"""Maximum number of entries whose copies are read before they are given up. Only the first entries
-of a larger loss are read."""
+"""Maximum number of entries whose copies are read before they are given up. If more entries are
+lost, only the first ones are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
 
     Raises:
         LedgerNotFoundError: The ledger does not exist.
-        LedgerError: Nothing is reported, or a bookie may still have an entry and `is_forced` is
+        LedgerError: Nothing is reported. Or a bookie may still have an entry, and `is_forced` is
             false.
     """
     await stores.ledgers.sync()

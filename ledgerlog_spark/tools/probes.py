@@ -1,6 +1,6 @@
-"""Writes a ledger of its own, reads it back, and deletes it, to show that a cluster works.
+"""Creates a ledger, writes and reads its entries, and deletes it, to show that a cluster works.
 
-A probe touches no other ledger. If it fails, it still tries to delete its ledger.
+A probe changes no other ledger. If it fails, it still tries to delete its ledger.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class Probe:
         ledger_id: The ledger, which is deleted.
         bookies: Its ensemble at the end.
         entries: Number of entries.
-        append_s: Seconds of all appends together.
-        read_s: Seconds of all reads together.
+        append_s: Total time of all appends, in seconds.
+        read_s: Total time of all reads, in seconds.
     """
 
     ledger_id: int

@@ -30,8 +30,9 @@ def check_record(
 ) -> Iterator[ToolFinding]:
     """Yield the findings about a record that could be decoded.
 
-    The decoder has already checked that the fragments begin at entry 0 and rise, that each ensemble
-    has E bookies, and that the numbers of a closed ledger are in their ranges.
+    The decoder has already checked that the first fragment begins at entry 0, that the fragments
+    are ascending, that each ensemble has E bookies, and that the numbers of a closed ledger are in
+    their ranges.
     """
 
     def found(severity: Severity, what: str, advice: str = "") -> ToolFinding:
@@ -114,7 +115,7 @@ def _check_fragment(
 def _fewest_in_a_write_set(
     metadata: LedgerMetadata, ensemble: tuple[str, ...], names: Collection[str]
 ) -> int:
-    """The number of bookies among `names`, for the write set that has the fewest of them."""
+    """The smallest number of bookies among `names` in a write set."""
     quorum = metadata.quorum
     return min(
         len({ensemble[index] for index in write_set(quorum, residue)} & set(names))

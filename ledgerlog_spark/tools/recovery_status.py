@@ -20,7 +20,7 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 COUNTED_MAX = 100_000
-"""Maximum number of ledgers of a queue that are counted."""
+"""After this number, the ledgers of a queue are not counted further."""
 
 QUEUES = ("marks", "holes", "moves", "unreadable")
 
@@ -35,7 +35,7 @@ ADVICE = {
     JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
-"""What an operator should do after an attempt with this outcome."""
+"""What to do after an attempt with this outcome."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
 WHOLE_LEDGER: Final = -1
-"""In place of the first entry of a fragment, it means all fragments of the ledger."""
+"""Stands for all fragments of the ledger, in place of the first entry of a fragment."""
 HOLES_MAX: Final = 200
 RANGES_MAX: Final = 32
 MOVES_MAX: Final = 200

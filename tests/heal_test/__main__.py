@@ -1,9 +1,10 @@
 """`python -m tests.heal_test --ledgers 2000 --seed 1`.
 
 Five bookies hold ledgers. Processes of auto-recovery heal them, while writers and leaders work.
-Bookies are killed, one, another one, one with the auditor and a worker, and two at once. Bytes of
-one bookie's files are flipped. After each loss, every fragment must be back at its write quorum.
-Each copy is then read from its bookie. No writer may see an error, and no leader may be deposed.
+Bookies are killed: first one, then another one, then one together with the auditor and a worker,
+and then two at once. Then bytes of one bookie's files are flipped. After each loss, every fragment
+must again have its write quorum of copies. Each copy is then read from its bookie. No writer may
+get an error, and no leader may be deposed.
 """
 
 from __future__ import annotations
@@ -129,7 +130,10 @@ class Scenes:
         return self._read(healed, ())
 
     def _with_only_copies(self, names: tuple[str, str]) -> tuple[frozenset[int], set[int]]:
-        """Write pairs until two bookies alone have closed and open ledgers; return these."""
+        """Write ledgers with two copies, until some closed and some open ones are only on `names`.
+
+        Return the ids of all ledgers that are only there, and of those that are closed.
+        """
         for _ in range(PAIR_ROUNDS_MAX):
             self.ledgers.write_pairs(self._stage.uri)
             found = self._records.found()
@@ -140,7 +144,7 @@ class Scenes:
         raise AssertionError(f"no ledger has all its copies on {names}")
 
     def _flipped(self, name: str, bookie: str) -> Healed:
-        """Flip bytes of a bookie that serves on. The digest check must find the damaged copies."""
+        """Flip bytes in the files of a running bookie. The digest check must find the damage."""
         self._daemons.kill_all()
         finish_files(self._stage.bookies[bookie])
         flip_stored(self._stage.bookies[bookie], self._random)
@@ -170,7 +174,7 @@ class Scenes:
         assert not self._daemons.dead(), f"{self._daemons.dead()} ended"
 
     def _read(self, healed: Healed, lost: Collection[str], but: Collection[int] = ()) -> Healed:
-        """Use what was idle, then read all copies, again until none is missing or unknown."""
+        """Append to the idle ledgers. Then read all copies, until no copy is absent or wrong."""
         self.writers.use_idle()
         self.writers.pause()
         ids = {*self.ledgers.all, *self.writers.ids}.difference(but)

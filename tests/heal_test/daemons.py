@@ -18,7 +18,7 @@ class Daemons:
     """The processes of auto-recovery by their id. Their output goes to files.
 
     Attributes:
-        running: The processes that run, or were not found dead yet.
+        running: The processes that were started and not killed. `dead` lists those that ended.
     """
 
     def __init__(self, directory: Path, uri: str) -> None:

@@ -1,4 +1,4 @@
-"""Waits until a cluster is whole, by what its records and queues contain, and reads every copy."""
+"""Waits until the records and queues show that a cluster is whole, and reads every copy."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def read_copies(
         found: The records.
         ends: The last acknowledged entry of each open ledger that is written.
         ids: The ledgers to read.
-        bookies: The bookies, all of which serve.
+        bookies: The bookies, which must all run.
     """
     copies = Copies()
     for ledger_id in ids:

@@ -83,7 +83,7 @@ class Writers:
         self._thread.start()
 
     def use_idle(self) -> None:
-        """Append to each ledger and log that was idle meanwhile."""
+        """Append to each ledger and log that was idle until now."""
         self.pause()
         self._append(self._handles[1::2])
         self._append_record("idle")

@@ -1,1 +1,1 @@
-"""A bookie, then ZooKeeper, is away while a cluster of three works (`make outage-test`)."""
+"""Under load, first a bookie and then ZooKeeper is away (`make outage-test`)."""

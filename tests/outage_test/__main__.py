@@ -1,8 +1,9 @@
 """`python -m tests.outage_test --away-s 300 --zookeeper-away-s 30 --seed 1`.
 
-Three bookies with auto-recovery work under a leader log, a Spark stream and single ledgers. First a
-bookie dies, and comes back. Then, on another cluster, ZooKeeper dies and comes back, and all
-sessions expire. At the end of each part, everything is read back, and each copy of each entry.
+The load of three bookies with auto-recovery is a leader log, a Spark stream and single ledgers.
+First a bookie dies, and comes back. Then, on another cluster, ZooKeeper dies and comes back, and
+all sessions expire. At the end of each part, all rows, records and entries are read. Then each copy
+of each entry is read.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 PARTS = ("bookie", "zookeeper")
 DELAY_SECONDS_MAX = 60
-"""The delay of auto-recovery before the ledgers of one lost bookie are marked, by default."""
+"""The default delay of auto-recovery before the ledgers of one lost bookie are marked."""
 DELAY_SHARE = 5
-"""A short absence has a shorter delay, so that all ledgers are marked meanwhile."""
+"""A short absence is divided by this number to get the delay, so that all ledgers are marked."""
 ZOOKEEPER_DELAY_SECONDS = 5
 
 
@@ -52,7 +53,7 @@ def run(name: str, world: World, play: Callable[[World], dict[str, float]]) -> t
 
 
 def note(sentence: str) -> None:
-    """Print what has happened at once."""
+    """Print at once what has happened."""
     print(sentence, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""The longest time for which something that should go on stood still."""
+"""Measures the longest time in which work that must continue made no progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looks at the stores of the cluster, past the proxy that everything else uses."""
+"""Reads the stores of the cluster without the proxy that everything else uses."""
 
 from __future__ import annotations
 
@@ -25,10 +25,12 @@ POLL_SECONDS = 0.1
 
 
 class Observer:
-    """A proxy in front of ZooKeeper, and a session of its own, on an event loop in a thread.
+    """A proxy in front of ZooKeeper, and a session that does not use this proxy.
+
+    Both run on an event loop in a separate thread.
 
     Attributes:
-        proxy: All sessions of the cluster go through it.
+        proxy: The proxy, which all sessions of the cluster use.
         marked: The id and the version of each mark that was seen.
     """
 

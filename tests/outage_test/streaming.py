@@ -1,4 +1,4 @@
-"""A Spark query that copies the leader log of the load to another log, and never stays ended."""
+"""A Spark query that copies the leader log of the load to another log. It is always restarted."""
 
 from __future__ import annotations
 

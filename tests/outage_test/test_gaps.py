@@ -1,4 +1,4 @@
-"""The measure of outage-test counts a gap that has not ended, and each gap only once it began."""
+"""The gaps of outage-test: a gap that has not ended also counts, from its start."""
 
 from __future__ import annotations
 

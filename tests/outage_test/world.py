@@ -36,10 +36,10 @@ PAUSE_SECONDS = 0.5
 
 
 class World:
-    """The processes, the load, and what is measured of them. All end with the context.
+    """The processes, the load, and their measurements. All end with the context.
 
     Attributes:
-        broken: Sentences about what must not happen.
+        broken: A sentence about each violation.
         copies: The copies at the end.
         seconds_to_heal: Time until the queues of auto-recovery were empty.
     """
@@ -53,7 +53,7 @@ class World:
     def __init__(
         self, directory: Path, seed: int, delay_seconds: int, note: Callable[[str], object]
     ) -> None:
-        """Start nothing before the context begins. `note` gets what has happened."""
+        """Start nothing before the context begins. `note` gets a sentence about each event."""
         self.note = note
         self.broken: list[str] = []
         self.copies = Copies()
@@ -87,7 +87,7 @@ class World:
         self._stack.close()
 
     def counters(self) -> dict[str, int]:
-        """How far each part of the load is."""
+        """The progress of each part of the load."""
         return {
             "leader": len(self.load.led),
             "stream": self.streaming.batches,
@@ -95,12 +95,12 @@ class World:
         }
 
     def fail(self, sentence: str) -> None:
-        """Note at once what must not happen: a later wait may take long."""
+        """Add a violation, and report it at once, because a later wait may take long."""
         self.broken.append(sentence)
         self.note(f"broken: {sentence}")
 
     def expect_progress(self, seconds: float) -> float:
-        """Wait until each part of the load has gone on, and return the time."""
+        """Wait until each part of the load has made progress, and return the time."""
         began, before = time.monotonic(), self.counters()
         until(
             lambda: all(now > before[name] for name, now in self.counters().items()),
@@ -118,7 +118,7 @@ class World:
             time.sleep(min(PAUSE_SECONDS, left))
 
     def wait_until_healed(self, since: float | None = None) -> None:
-        """Wait until nothing is queued for auto-recovery. Note the time since a moment."""
+        """Wait until nothing is queued for auto-recovery. Store the time since `since`."""
         until(
             self._nothing_is_queued, seconds=HEAL_SECONDS_MAX, what="empty queues of auto-recovery"
         )
@@ -201,7 +201,7 @@ class World:
         queued = self.queued()
         if queued is not None and not any(queued.values()):
             return True
-        time.sleep(PAUSE_SECONDS)  # each look counts the queues
+        time.sleep(PAUSE_SECONDS)  # because each look counts the ledgers of all queues
         return False
 
     def _check_copies(self) -> None:

@@ -24,7 +24,7 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.entry import EntryCodec
 
 READ_SIZE_BYTES_MAX = 1 << 20
-"""Size of one answer. A larger entry is read alone."""
+"""Maximum size of one answer. A larger entry is read alone."""
 
 
 class AuditTransport(BookieTransport, EntryLister, Protocol):
@@ -80,9 +80,9 @@ class CopyRequests:
         return m.CopiesListed(effect.request, outcome)
 
     async def _verify(self, effect: m.VerifyCopies) -> m.CopiesVerified:
-        """Read the first consecutive ids. An entry that was given up is neither absent nor damaged.
+        """Read the entries up to the first gap between their ids, because a request has no gaps.
 
-        A stripe has only a few consecutive ids.
+        An entry that was given up counts neither as absent nor as damaged.
         """
         read = await self._read(effect)
         if not (read.absent or read.damaged):
@@ -111,7 +111,8 @@ class CopyRequests:
             partial(self._transport.read_batch, effect.bookie_id, request)
         )
         if code in NO_BATCHES:
-            # A bookie of an older release. Otherwise all its copies would count as damaged.
+            # The bookie has an older release without this request. Without the single read, all
+            # its copies would count as unknown.
             single = ReadEntry(ledger_id, first)
             code, one = await self._reply(partial(self._transport.read, effect.bookie_id, single))
             entries = [one] if code is Code.OK and one is not None else []

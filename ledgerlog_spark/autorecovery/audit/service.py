@@ -111,7 +111,7 @@ class AuditService:
 
     @property
     def lost_bookies(self) -> tuple[str, ...]:
-        """The bookies that are lost, according to the elected auditor; () in other processes."""
+        """The bookies that are lost. Empty if the auditor of this process is not elected."""
         return self._auditor.lost if self._auditor is not None else ()
 
     async def run(self) -> None:
@@ -133,7 +133,7 @@ class AuditService:
     # The auditor.
 
     async def _audit(self) -> None:
-        """Vote once. If the vote is elected, audit until it is lost."""
+        """Take part in one election. If this auditor is elected, audit until its vote is lost."""
         candidacy = await self._election.join(self._id)
         try:
             await _first(candidacy.elected, candidacy.lost)
@@ -213,7 +213,7 @@ class AuditService:
         async with self._running(host, requests, lost):
             await host.run()
 
-    # Both.
+    # The auditor and the checks.
 
     def _requests(self, may_write: Callable[[], bool]) -> AuditStoreRequests:
         return AuditStoreRequests(
@@ -277,7 +277,7 @@ async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
     try:
         done, _ = await forever(
             asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION),
-            "each work ends with the session, or is cancelled by the caller",
+            "each coroutine ends with the session, or is cancelled by the caller",
         )
         for task in done:
             task.result()
@@ -293,7 +293,7 @@ async def _first(*events: asyncio.Event) -> None:
     try:
         await forever(
             asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED),
-            "a vote is elected, or is lost with its session",
+            "a vote wins the election, or is lost with its session",
         )
     finally:
         for wait in waits:

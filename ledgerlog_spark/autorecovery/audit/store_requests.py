@@ -79,7 +79,7 @@ class AuditStoreRequests:
         self._may_write = may_write
         self._report = report
         self._walk: tuple[int, AsyncIterator[Any]] | None = None  # the open walk and its position
-        self._is_walk_old = False  # the cluster was read after the walk was opened
+        self._is_walk_old = False  # whether the cluster was read after the walk was opened
         self._digests_begun_ms = 0
         self.performs: Mapping[type, Callable[[Any], Any]] = {
             m.ReadCluster: self._read_cluster,
@@ -110,7 +110,7 @@ class AuditStoreRequests:
             return m.ClusterRead(effect.request, None)
 
     async def _cluster(self) -> m.ClusterState:
-        """Read the state after a sync. Records that were read before it are not used."""
+        """Read the state after a sync. Records that were read before the sync are not used."""
         self._is_walk_old = True
         registration = self._stores.registration
         await registration.sync()
@@ -181,7 +181,7 @@ class AuditStoreRequests:
         return m.RecordsRead(effect.request, True, records, sorted(unreadable))
 
     async def _written(self, request: int, write: Any) -> m.NoteWritten:
-        """Await a write, unless nothing may be published."""
+        """Await a write. Write nothing if the process may not publish."""
         if not self._may_write():
             write.close()
             return m.NoteWritten(request, is_written=False)
@@ -226,7 +226,7 @@ class AuditStoreRequests:
             return m.CheckTimeRead(effect.request, is_read=False)
 
     async def _check_time(self, effect: m.ReadCheckTime) -> m.CheckTimeRead:
-        """Only the store's clock dates checks (AUTORECOVERY.md#N10)."""
+        """The times of checks come only from the store's clock (AUTORECOVERY.md#N10)."""
         now_ms = self._stores.tree.clock.estimate_ms()
         if now_ms is None:  # this session has written nothing yet
             return m.CheckTimeRead(effect.request, is_read=False)
@@ -259,7 +259,7 @@ class AuditStoreRequests:
         await self._stores.times.set_position(walk, WalkPosition(after, begun_ms, passes))
 
     async def _stored(self, write: Any) -> None:
-        """Await a write whose only use is to save work for a successor."""
+        """Await a write that only saves work for a successor, so its errors are only reported."""
         if not self._may_write():
             write.close()
             return

@@ -29,7 +29,7 @@ from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 
 READ_SIZE_BYTES_MAX = 1 << 20
-"""Size of one answer. A larger entry is read alone."""
+"""Maximum size of one answer. A larger entry is read alone."""
 
 
 class CopyTransport(BookieTransport, EntryLister, Protocol):
@@ -204,7 +204,7 @@ def verified_copies(
 
 
 def _ids_of(copies: tuple[m.Copy, ...]) -> range | tuple[int, ...]:
-    """The ids of the copies; as a range if they are consecutive, because it is encoded shorter."""
+    """The ids of the copies. Consecutive ids become a range, which has a shorter encoding."""
     first, last = copies[0].entry_id, copies[-1].entry_id
     if last - first + 1 == len(copies):
         return range(first, last + 1)

@@ -1,19 +1,20 @@
-"""Measures the time since open ledgers got an entry, by the monotonic clock of one worker."""
+"""Measures how long open ledgers have got no entry, by the monotonic clock of one worker."""
 
 from __future__ import annotations
 
 LEDGERS_MAX = 10_000
-"""Number of ledgers that are remembered. The one that was measured first is forgotten first."""
+"""Maximum number of ledgers that are remembered. The ledger that was measured first is forgotten
+first."""
 
 
 class QuietLedgers:
-    """The last entry of each measured ledger, and since when it is the last one."""
+    """The last entry of each measured ledger, and when this entry was first seen."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, float]] = {}
 
     def measure(self, ledger_id: int, last_entry_id: int, now_ms: float) -> int:
-        """Note the last entry of a ledger. Return for how long it has been the last one, in ms."""
+        """Note the last entry of a ledger. Return how long it has been the last one, in ms."""
         before = self._seen.get(ledger_id)
         if before is None or before[0] != last_entry_id:
             self._seen.pop(ledger_id, None)

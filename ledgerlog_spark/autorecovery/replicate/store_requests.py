@@ -1,7 +1,7 @@
 """The requests of replication jobs to the metadata store.
 
 Each method returns the reply for the machine. All requests of a job belong to the session that took
-the lock. After its end, none of them is sent (AUTORECOVERY.md#X2).
+the lock. After the end of this session, none of them is sent (AUTORECOVERY.md#X2).
 """
 
 from __future__ import annotations

@@ -50,15 +50,15 @@ NEXT_PART_SECONDS = 1.0
 """The next part of a long queue is walked after this time, if no task of the last part is due."""
 REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
-"""Number of ledgers of each queue that one look considers. The next look continues after them."""
+"""Maximum number of ledgers of each queue that one look reads. The next look reads the following
+ledgers."""
 JOBS_OPEN_MAX = 1_000
-"""Number of jobs, including those that only wait for the writer of an open ledger."""
+"""Maximum number of jobs, including those that only wait for the writer of an open ledger."""
 DETAIL_MAX = 500
 """Characters of an unexpected error that a note contains."""
 NOTED_FAILURES = 3
-"""From this number of failures in a row on, a note states why a ledger is not healed. The first
-failure and the one with this number are reported as events, so the lines of a ledger are bounded.
-"""
+"""After this number of failures in a row, a note states why a ledger is not healed. Only the first
+failure and the failure with this number are reported as events, so a ledger has few log lines."""
 
 Report = Callable[[str, Any], None]
 """Called with the name of an event, and with its subject."""
@@ -159,7 +159,7 @@ class ReplicationWorker:
         self._wake = asyncio.Event()
         self._candidates: list[TaskKey] = []  # found by the newest walk, without a job
         self._places = asyncio.Semaphore(self._settings.jobs_max)
-        self._waiting = 0  # jobs in their grace, which need no place
+        self._waiting = 0  # jobs in their grace time, which need no place
         self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest look at a queue
         self._walk_due = 0.0
         self._is_changed = True
@@ -242,7 +242,7 @@ class ReplicationWorker:
         return max(0, min(places, JOBS_OPEN_MAX - len(self._jobs)))
 
     def _fill(self) -> bool:
-        """Begin with the candidates that are due. Return whether all places are taken."""
+        """Begin jobs for the candidates that are due. Return whether all places are taken."""
         due = self._schedule.due(tuple(self._candidates), _now_ms())
         # `due` omits ledgers with a job, so a ledger of two queues has one job at a time.
         for key in islice(due, self._free_places()):
@@ -259,7 +259,7 @@ class ReplicationWorker:
         return True
 
     async def _queued(self) -> list[TaskKey]:
-        """The next tasks of the queues, marks first. Workers look at them in different orders.
+        """The next tasks of the queues, marks first. Each worker takes them in a random order.
 
         A look at a long queue continues where the last look ended. So failed tasks that wait do not
         hide the tasks after them.

@@ -33,7 +33,7 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 PAGE = 256
-"""Number of ledgers whose metadata are read at once, and of moves that are written at once."""
+"""Number of ledgers whose metadata is read at once, and of moves that are written at once."""
 BLOCKED = "the ledger is open, and its writer has not replaced the bookie"
 UNREADABLE = "the metadata of the ledger cannot be read, and may name the bookie"
 
@@ -148,7 +148,7 @@ class VacationRunner:
         return m.MovesQueued(effect.request)
 
     async def _count(self, effect: m.CountMoves) -> m.Event:
-        """Count all notes, also those of other moves: only one vacation runs at a time."""
+        """Count all notes. Only one vacation runs at a time, so few notes are of other moves."""
         count = 0
         async for _ in self._stores.moves.walk():
             count += 1
@@ -246,7 +246,7 @@ async def remove_orphan_moves(stores: MetadataStores) -> None:
         if found is not None:
             moves = found.value.moves
             named |= {one.bookie_id for one in moves if one.reason is not MoveReason.PLACEMENT}
-    # A vacation is written before its moves, so it is read after them.
+    # Vacations are read after the moves, because each vacation is written before its moves.
     for bookie_id in sorted(named - set(await stores.vacations.all() if named else ())):
         await remove_moves(stores, bookie_id)
 

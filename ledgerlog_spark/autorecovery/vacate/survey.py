@@ -1,4 +1,4 @@
-"""The ledgers that name a bookie with their bytes, and the cluster around the bookie."""
+"""The ledgers that name a bookie, their bytes on it, and the other bookies of the cluster."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def run_autorecovery(
         int, typer.Option(metavar="N", help="Ledgers that are healed together.", min=1, max=64)
     ] = 8,
     member: Annotated[
-        str, typer.Option("--id", metavar="HOST:PORT", help="Id for other members to see.")
+        str, typer.Option("--id", metavar="HOST:PORT", help="Id in the nodes of auto-recovery.")
     ] = "",
     uri: ServiceUri = DEFAULT_URI,
 ) -> None:
@@ -47,7 +47,7 @@ def run_autorecovery(
     from ledgerlog_spark.upkeep.service import standard_output
 
     if member:
-        checked_bookie_id(member)  # the auditor's node and the locks have this name, as a bookie's
+        checked_bookie_id(member)  # nodes contain this id, in the same places as the id of a bookie
     settings = WorkerSettings(jobs_max=jobs, bytes_per_second_max=int(rate * MEBIBYTE))
     with standard_output() as write_line:
         audit = settings_at(int(check_rate * MEBIBYTE))

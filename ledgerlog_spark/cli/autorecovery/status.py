@@ -172,7 +172,7 @@ def _time(wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """One ledger of one queue. `problem` is empty, or why its node cannot be read."""
+    """One ledger of one queue. `problem` is the reason why its node cannot be read, or empty."""
 
     ledger_id: int
     queue: str

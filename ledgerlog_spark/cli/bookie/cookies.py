@@ -48,7 +48,8 @@ def show(
     held = None if directory is None else held_in(directory.absolute())
     stored = asyncio.run(_look(uri, _chosen(held, bookie_id)))
     if directory is not None:
-        # The bookie may run. Its MANIFEST is written before its record, so it is read after it.
+        # The bookie may run. It writes its MANIFEST before its record, so the MANIFEST is read
+        # after the record.
         held = held_in(directory.absolute())
     found = differences(stored, held)
     columns = {"metadata store": _stored_fields(stored)}
@@ -131,8 +132,8 @@ def create(directory: Directory, uri: ServiceUri = DEFAULT_URI, as_json: AsJson 
     """Write the cookie of a directory into the metadata store, which has lost it.
 
     This also brings back a bookie that `delete` took out of service. The
-    directory must have its cookie, and must be the newest that the metadata
-    store has seen.
+    directory must have its cookie. It must not be older than the state that
+    the metadata store contains.
     """
     from bookie_server.tools.cookies import create as run_create
 

@@ -121,8 +121,8 @@ def accept(
         bool,
         typer.Option(
             "--unclosed",
-            help="Also accept the loss of a ledger in recovery, which may then be closed before "
-            "entries that only this bookie had.",
+            help="Also accept the loss of a ledger in recovery. The recovery may then close the "
+            "ledger before entries that only this bookie had.",
         ),
     ] = False,
     bookie_id: BookieId = None,

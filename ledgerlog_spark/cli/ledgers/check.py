@@ -44,7 +44,7 @@ def check(
 
     The command verifies that each record can be decoded, that its fragments
     are in order, that the bookies of an ensemble differ and have cookies, and
-    that the end and the length of a closed ledger fit. Then each bookie lists
+    that the end and the length of a closed ledger agree. Then each bookie lists
     its entries, and the lists are compared with the metadata. No entry is
     read, and no ledger is fenced or changed. The exit code is 1 if something
     is wrong.

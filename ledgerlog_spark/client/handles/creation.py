@@ -190,8 +190,8 @@ class NewLedger:
 async def placed(services: Services, quorum: Quorum) -> Chosen:
     """Choose an ensemble of writable bookies at random, by the policy of placement.
 
-    If there are too few writable bookies, bookies that are away take the other places, as far as
-    each write set keeps Qa writable bookies (PROTOCOL.md#B21).
+    If there are too few writable bookies, the ensemble also names bookies that are away. But each
+    write set has at least Qa writable bookies (PROTOCOL.md#B21).
 
     Raises:
         NotEnoughBookiesError: There is no such ensemble. The error has the figures.

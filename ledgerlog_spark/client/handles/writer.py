@@ -75,9 +75,9 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `absent` are
-        bookies of the ensemble that are not registered. They get nothing yet. `on_failed` gets the
-        reason why appends are no longer accepted. Pending appends fail before `on_failed` is
-        called.
+        the bookies of the ensemble that are not registered. They get no entries yet. `on_failed`
+        gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
+        is called.
         """
         metadata = created.value
         settings = services.settings
@@ -137,7 +137,7 @@ class WriteHandle:
 
     @property
     def absent_bookies(self) -> tuple[str, ...]:
-        """Bookies of the ensemble that get nothing, because they are away and no other is there.
+        """Bookies that get no entries, because they are away and no other bookie can replace them.
 
         New entries have one copy less for each absent bookie of their write set.
         """

@@ -3,8 +3,8 @@
 A `MachineHost` runs one machine on the event loop, and keeps the contract that
 `ledgerlog_spark.protocol` lists for hosts. The host passes on the first reply to each request, and
 drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded
-once. Digests are verified before the machine gets an entry. The order of the candidates for an
-ensemble is drawn.
+once. Digests are verified before the machine gets an entry. The candidates for an ensemble are
+ordered at random.
 
 A request to a bookie needs no asyncio task, because the transport calls a function with the answer.
 Each request to the metadata store has a task. A ledger needs only a few of these requests.

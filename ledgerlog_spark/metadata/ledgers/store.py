@@ -208,7 +208,7 @@ class LedgerStore:
         return self._listing.ids(after, last)
 
     async def page(self, after: int, count: int) -> Sequence[int]:
-        """The first `count` (at least 1) ids above `after`, ascending. The last page is shorter."""
+        """The first `count` ids (at least 1) above `after`, ascending; fewer on the last page."""
         found: list[int] = []
         ids = self._listing.ids(after, LEDGER_ID_MAX)
         async with aclosing(ids):

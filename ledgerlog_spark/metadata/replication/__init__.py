@@ -8,6 +8,6 @@
   service.
   `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.
 - `stores`: all of these stores of one cluster.
-- `identities`: the versions that show whether a bookie is still the same one.
+- `identities`: the versions that show whether a bookie was replaced or may have lost entries.
 - `guarded`: deletions under a lock. `decoding`: the error for damaged nodes.
 """

@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 
 def decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """The value in the data of the node `path`.
+    """The decoded value of the node `path`.
 
     Raises:
         MetadataFormatError: A later release wrote the node, or it is damaged.

@@ -1,9 +1,9 @@
-"""Apache's election of the auditor: the oldest of the votes in `underreplication/auditorelection`.
+"""Apache's election of the auditor: the oldest vote in `underreplication/auditorelection` wins.
 
-A vote is an ephemeral node with a number, so it ends with its session. Each vote watches the one
-before it. Auditors of ledgerlog and of Apache vote here, so at most one of all these auditors
-leads. Two auditors may work for a short time: an auditor that has not yet noticed the end of its
-session, and its successor.
+A vote is an ephemeral node with a number, so it ends with its session. Each candidate watches the
+vote before its own. Auditors of ledgerlog and of Apache vote here, so at most one of all these
+auditors is elected. Two auditors may work for a short time: an auditor that has not yet noticed the
+end of its session, and its successor.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class TreeElection:
     async def _vote(self, data: bytes) -> str:
         """Create a vote, and return its name.
 
-        The reply to a vote may be lost, in this call or in an earlier one. If this session has such
-        a vote of the candidate, the call returns it. Otherwise this vote could be elected although
-        no auditor follows it.
+        The reply to the creation of a vote may be lost, in this call or in an earlier one. If this
+        session has such a vote of the candidate, the call returns this vote. Otherwise the vote
+        could win the election although no auditor watches it.
         """
         lost: MetadataUnknownError | None = None
         for _ in range(ATTEMPTS_MAX):
@@ -170,7 +170,7 @@ class TreeAuditorVote:
                 cancel()
 
     async def _look(self) -> str | None:
-        """Read the votes. Return the path of the vote before this one; None without one."""
+        """Read the votes. Return the path of the vote before this one; None for the first vote."""
         await self._tree.sync(self._directory)
         names = await votes_in(self._tree, self._directory)
         if self._name not in names or self._tree.session_id != self._session_id:
@@ -182,14 +182,14 @@ class TreeAuditorVote:
             return None
         before = f"{self._directory}/{earlier[-1]}"
         if await is_own(self._tree, before, self._data):
-            await delete_node(self._tree, before, None)  # a vote whose answer was lost
+            await delete_node(self._tree, before, None)  # an own vote; the reply to it was lost
             self._changed.set()
             return None
         return before
 
     async def _lead(self) -> None:
         if not self.elected.is_set():
-            # Apache also stores the leader here, for people to read.
+            # Apache also stores the elected auditor here, for people.
             await put_node(self._tree, self._directory, self._data)
             self.elected.set()
 

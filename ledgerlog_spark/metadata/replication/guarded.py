@@ -24,7 +24,7 @@ async def delete_under_lock(
     """Delete a node at a version, if the session that took the lock lives and `checks` succeed.
 
     After a lost answer, the deletion is repeated. The repetition checks the same session, so a new
-    session deletes nothing. A node that is missing then counts as deleted by this call.
+    session deletes nothing. If the repetition finds no node, this call counts as its deletion.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:

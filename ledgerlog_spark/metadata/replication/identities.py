@@ -30,9 +30,9 @@ class NodeIdentities:
 
         The store compares only the numbers of versions, so a cookie that is deleted and re-created
         after this call has the old number. But then the bookie's record has changed too, because a
-        bookie of ledgerlog writes both in one transaction. A bookie of Apache has no record. So if
-        its cookie is re-created between the reads of this call and the transaction, this is not
-        noticed.
+        bookie of ledgerlog writes its cookie and its record in one transaction. A bookie of Apache
+        has no record. If its cookie is re-created between the reads of this call and the
+        transaction, the transaction does not fail.
         """
         found = await self._read(identity.bookie_id)
         if found is None or found[0] != identity:

@@ -12,11 +12,12 @@ from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_h
 
 ATTEMPTS_MAX = 8
 LEFT_MAX = 1_000
-"""Maximum number of remembered locks that no caller has. Further locks end with the session."""
+"""Maximum number of locks without a caller that are remembered. Further ones end with the session.
+"""
 RETURNS_MAX = 16
-"""Maximum number of locks that one call of `release_left` releases."""
+"""Maximum number of locks without a caller that one call releases."""
 FIRST_VERSION = Version(0, 0)
-"""The version of a node that was created and never written. Transactions compare the number."""
+"""The version of a node that was created and never written. Transactions compare its number."""
 
 
 class ReplicationLocks:
@@ -26,8 +27,8 @@ class ReplicationLocks:
     worker that has lost its session may still write: only versions protect the metadata.
 
     Each session with a lock also has a *guard*, an ephemeral node whose name is the session's id.
-    Transactions check it. So a change that was decided in one session is never made in another
-    session.
+    Transactions check that the guard exists. So a change that was decided in one session is never
+    made in another session.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
@@ -36,15 +37,16 @@ class ReplicationLocks:
         self._guards = f"{root}-repair/sessions"
         self._held = HeldNodes(tree, root + LOCKS)
         self._guarded_session = 0
-        self._taken: set[int] = set()  # ledgers whose locks callers of one session have
-        self._taken_in = 0  # the session
+        self._taken: set[int] = set()  # ledgers whose locks callers have in `_taken_in`
+        self._taken_in = 0  # the id of the session that `_taken` is about
         # Ledgers whose locks this session may hold without a caller, because a call failed.
         self._left: set[int] = set()
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
-        """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node decides.
+        """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node is read.
 
-        All callers of this object share a session, so a set of ledgers separates them.
+        All callers of this object share a session. So the owner of a node does not show which
+        caller has the lock, and the object keeps the ledgers whose locks are taken.
         """
         self._begin_session()
         taken = self._taken
@@ -135,7 +137,7 @@ class ReplicationLocks:
                 return
             if ledger_id in taken:
                 continue
-            taken.add(ledger_id)  # until it is released, no caller of this session takes it
+            taken.add(ledger_id)  # so no caller of this session takes the lock meanwhile
             try:
                 await self.release(ledger_id)
             except LedgerLogError:

@@ -94,7 +94,7 @@ class ReplicationMarks:
         return in_order(self._directories((), after), self._marked, WALK_DEPTH)
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Implements `MarkQueue.watch`: the directories of small ledger ids are watched.
+        """Implements `MarkQueue.watch` with watches of the directories of small ledger ids.
 
         The watch of the highest directory shows the first mark of an empty queue. The watch of the
         lowest directory shows each new mark of a ledger id below 2**32.
@@ -126,7 +126,7 @@ class ReplicationMarks:
                     yield ledger_id
 
     async def _marked(self, ledger_id: int) -> int | None:
-        """The ledger id if its directory has a mark; a cleanup may have left the directory."""
+        """The ledger id if its directory has a mark. The directory may have stayed without one."""
         names = await znodes.children_of(self._tree, self._root + mark_directory(ledger_id))
         name = mark_path(ledger_id).rpartition("/")[2]
         return ledger_id if name in names else None

@@ -1,7 +1,7 @@
 """The notes of one kind, such as holes: at most one node for each ledger, below `<root>-repair`.
 
-Apache's tools never see these nodes. A directory has the notes of up to 1,024 ledger ids, so that
-no answer of the store is long.
+Apache's tools never read these nodes. A directory has the notes of up to 1,024 ledger ids, so that
+the answer to a listing is never long.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ class NodeNotes(Generic[Note]):
                     yield ledger_id
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Implements `LedgerNotes.watch`: it reports the first note of 1,024 ledger ids."""
+        """Implements `LedgerNotes.watch`. It reports only the first note in each directory."""
         return self._tree.watch_children(self._directory, on_change)
 
     def _decoded(self, path: str, data: bytes) -> Note:

@@ -45,8 +45,8 @@ class Mark:
 class HeldLock:
     """The lock of a ledger, and the session that took it.
 
-    After this session has ended, another worker may take the lock, and no call with this object
-    changes anything.
+    After this session has ended, another worker may take the lock. Then calls with this object
+    change nothing.
     """
 
     ledger_id: int
@@ -54,8 +54,9 @@ class HeldLock:
 
 
 class LedgerLocks(Protocol):
-    """One lock for each ledger, which Apache's workers share. It saves work, and protects nothing.
+    """One lock for each ledger, which Apache's workers share.
 
+    A lock saves work, and protects nothing.
     `metadata.replication.locks.ReplicationLocks` implements it.
     """
 
@@ -84,7 +85,8 @@ class LedgerLocks(Protocol):
     def is_held(self, lock: HeldLock) -> bool:
         """Whether the session that took the lock is still the current session.
 
-        False is final: the worker abandons the ledger. True is best effort.
+        If the result is False, the lock is lost, and the worker abandons the ledger. If it is True,
+        the session may have ended meanwhile.
         """
         ...
 
@@ -95,8 +97,8 @@ class MarkQueue(Protocol):
     async def mark(self, ledger_id: int, replicas: Collection[str]) -> Version:
         """Create a mark, or merge `replicas` (at least one) into it. Return the new version.
 
-        The version always rises, even if the mark has these replicas already. So a worker that
-        loaded the mark before this call cannot delete it.
+        The version always rises, even if the mark already has these replicas. So a worker that
+        loaded the mark before this call cannot delete the mark.
         """
         ...
 
@@ -125,9 +127,9 @@ class MarkQueue(Protocol):
         ...
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a mark may have been created. Best effort: also walk regularly.
+        """Call `on_change` after a mark may have been created.
 
-        If the queue was empty before, the call is certain.
+        The call is certain only if the queue was empty before. So callers must also walk regularly.
         """
         ...
 
@@ -138,7 +140,8 @@ class LedgerNotes(Protocol[Note]):
     async def add(self, ledger_id: int, note: Note) -> Version:
         """Create the note, or merge `note` into it. Return the new version, which always rises.
 
-        Holes and moves merge to their union. Of the other kinds, the new note replaces the old one.
+        The result is the union of two notes about holes or moves. For the other kinds, the new note
+        replaces the old one.
         """
         ...
 
@@ -146,7 +149,7 @@ class LedgerNotes(Protocol[Note]):
         """The note of a ledger; None if it has none."""
 
     async def replace(self, ledger_id: int, note: Note, version: Version) -> Version | None:
-        """Replace the note at a version. Return the new version; None if it has changed."""
+        """Replace the note at a version. Return the new version; None if the note has changed."""
 
     async def delete(
         self,
@@ -155,9 +158,9 @@ class LedgerNotes(Protocol[Note]):
         lock: HeldLock | None = None,
         checks: Sequence[NodeOperation] = (),
     ) -> bool:
-        """Delete the note at a version; with `lock`, only if its session lives.
+        """Delete the note at a version.
 
-        With `lock`, all `checks` must succeed too.
+        With `lock`, the session of the lock must live, and all `checks` must succeed.
 
         Returns:
             True if the note is deleted. False if it has changed or does not exist, if the lock has
@@ -170,7 +173,7 @@ class LedgerNotes(Protocol[Note]):
         ...
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Call `on_change` after a note may have been created. Best effort, as for marks."""
+        """Call `on_change` after a note may have been created, as `MarkQueue.watch` does."""
         ...
 
 
@@ -186,7 +189,7 @@ class RecoverySwitch(Protocol):
         ...
 
     async def disable(self) -> bool:
-        """Disable auto-recovery: no work begins. Return False if it was disabled already."""
+        """Disable auto-recovery, so that no work begins. Return False if it was disabled before."""
         ...
 
     async def lost_bookie_delay(self) -> Versioned[int] | None:
@@ -227,7 +230,7 @@ class AuditorVote(Protocol):
 
     @property
     def may_publish(self) -> bool:
-        """Whether this vote leads and the store is connected. False: publish nothing."""
+        """Whether this vote is elected and the store is connected. If not, publish nothing."""
         ...
 
     async def leave(self) -> None:
@@ -235,14 +238,14 @@ class AuditorVote(Protocol):
 
 
 class AuditorElection(Protocol):
-    """Apache's election of the auditor: one auditor of either make."""
+    """Apache's election of the auditor. Auditors of ledgerlog and of Apache take part in it."""
 
     async def join(self, candidate_id: str) -> AuditorVote:
-        """Vote for oneself. `candidate_id` is a bookie id, or `host:port` of a daemon."""
+        """Become a candidate. `candidate_id` is a bookie id, or `host:port` of a daemon."""
         ...
 
     async def current(self) -> str | None:
-        """The id of the auditor; None without one."""
+        """The id of the elected auditor; None if no auditor is elected."""
 
 
 class WorkerReports(Protocol):
@@ -269,7 +272,8 @@ class VacationStore(Protocol):
         """Create (`version` None) or replace the vacation of a bookie. Return the new version.
 
         Raises:
-            MetadataVersionError: Another process wrote it first; nothing was changed.
+            MetadataVersionError: Another process has changed the vacation; this call changed
+                nothing.
         """
         ...
 
@@ -281,7 +285,8 @@ class VacationStore(Protocol):
         If the bookie has a record (`KnownBookie`), the transaction also marks it as retired.
 
         Raises:
-            MetadataVersionError: Another process wrote one of them first; nothing was changed.
+            MetadataVersionError: Another process has changed one of these nodes; this call changed
+                nothing.
         """
         ...
 
@@ -290,7 +295,7 @@ class VacationStore(Protocol):
         ...
 
     async def all(self) -> Mapping[str, Versioned[Vacation]]:
-        """The vacations of all bookies, by bookie id. Damaged nodes are an error."""
+        """The vacations of all bookies, by bookie id. A damaged node raises an error."""
         ...
 
     def watch(self, bookie_id: str, on_change: OnChange) -> CancelWatch:
@@ -317,7 +322,7 @@ class Walk(Enum):
 
 @dataclass(frozen=True, slots=True)
 class WalkPosition:
-    """How far a walk is.
+    """The progress of a walk.
 
     Attributes:
         ledger_id: The last ledger that was handled; -1 at the start.
@@ -331,7 +336,7 @@ class WalkPosition:
 
 
 class CheckTimes(Protocol):
-    """When the checks ran last, and how far the walks are."""
+    """The times of the last checks, and the positions of the walks."""
 
     async def time_ms(self, check: Check) -> int | None:
         """When a check ended last, in ms since 1970; None if it never ran."""
@@ -340,24 +345,24 @@ class CheckTimes(Protocol):
         """Store when a check ended."""
 
     async def position(self, walk: Walk) -> WalkPosition:
-        """How far a walk is. A damaged node counts as a walk that did not begin."""
+        """The position of a walk. A damaged node counts as a walk that did not begin."""
         ...
 
     async def set_position(self, walk: Walk, position: WalkPosition) -> None:
-        """Store how far a walk is."""
+        """Store the position of a walk."""
 
 
 @dataclass(frozen=True, slots=True)
 class BookieIdentity:
-    """Values that stay the same as long as a bookie is the same one and has lost nothing.
+    """Values that change if another bookie gets the id, or if the bookie may have lost entries.
 
     Attributes:
         bookie_id: The bookie.
         cookie: The version of its cookie.
-        directories: The id of each directory, and how often the directory may have lost entries,
-            from its record (`KnownBookie`). None for a bookie of Apache, which has no record. The
-            version of the record is not compared, because a bookie that stores data writes its
-            record regularly.
+        directories: From the bookie's record (`KnownBookie`): the id of each directory, and the
+            number of times that the directory may have lost entries. None for a bookie of Apache,
+            which has no record. The version of the record is not compared, because a bookie that
+            stores data writes its record regularly.
     """
 
     bookie_id: str
@@ -385,6 +390,7 @@ class BookieIdentities(Protocol):
         """Operations of a transaction, which fail if the bookie changes after this call.
 
         Raises:
-            MetadataVersionError: The bookie has changed already. Has the field `bookie_id`.
+            MetadataVersionError: The bookie has already changed. The error has the field
+                `bookie_id`.
         """
         ...

@@ -1,4 +1,4 @@
-"""All stores of auto-recovery of one cluster. Each remembers what it has already created."""
+"""All stores of auto-recovery of one cluster. Each store creates its directories only once."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class ReplicationStores:
         reports: The progress of the replication workers.
         vacations: The bookies that are taken out of service.
         check_times: The times of the checks, and the positions of the walks.
-        identities: The versions that show whether a bookie is still the same one.
+        identities: The versions that show whether a bookie was replaced or may have lost entries.
     """
 
     locks: LedgerLocks

@@ -15,7 +15,7 @@ from ledgerlog_spark.wire.underreplication import (
 )
 
 DELAY_SECONDS = 60
-"""The delay that is stored if there is none. So the restart of a bookie is no loss."""
+"""The delay that is stored if no delay exists. A restart of a bookie takes less time."""
 
 
 class ReplicationSwitch:

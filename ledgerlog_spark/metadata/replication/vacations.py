@@ -46,7 +46,7 @@ class NodeVacations:
     ) -> Version:
         """Implements `VacationStore.write_and_delete_cookie`.
 
-        A lost answer raises MetadataUnknownError. Then the state shows the outcome.
+        A lost answer raises MetadataUnknownError. A later read of the vacation shows the outcome.
         """
         path, cookie_path = self._path(bookie_id), f"{self._cookies}/{bookie_id}"
         for node, expected in ((path, version), (cookie_path, cookie)):

@@ -58,7 +58,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         # `token` is also the claim, which never changes (LOGS.md#J14)
         self._candidacy = LeaderCandidacy(log, claim=token, policy=retry, numbers=numbers)
         self._ledgers: LeaderLedgers  # set by `_on_opened`; not used before that
-        # the machine of the opening; when the leader is LEADING, it has ended
+        # the machine that opens the log; it has ended before this machine is LEADING
         self._opening = LeaderOpening(log, claim=token, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
         self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)

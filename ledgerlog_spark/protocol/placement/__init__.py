@@ -1,7 +1,8 @@
 """Which bookies store the entries of a ledger: pure functions, without clock and randomness.
 
 - `place`: fills the empty indexes of an ensemble. `search`: finds the first ensemble that is spread
-  enough. `replacement`: replaces failed bookies. `absent_members`: the first ensemble of a ledger.
+  over enough hosts, racks and regions. `replacement`: replaces failed bookies. `absent_members`:
+  chooses the first ensemble of a ledger.
 - `policy`: the rules. `adherence`: compares an ensemble with the rules.
 - `places`: the bookies of a cluster, and where they are. `preference`: orders bookies by their free
   bytes. `quarantine`: the bookies that failed a moment ago.

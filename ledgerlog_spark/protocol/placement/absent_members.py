@@ -1,7 +1,8 @@
 """The first ensemble of a ledger, which may name bookies that are not registered.
 
 A cluster may have exactly as many bookies as an ensemble needs. If one of them is absent, new
-ledgers name it all the same. Their writers send it entries when it has returned (PROTOCOL.md#B21).
+ledgers name it nevertheless. When the bookie has returned, the writers of these ledgers send it
+entries (PROTOCOL.md#B21).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def place_new(
 ) -> Placed | Unplaceable:
     """Choose the bookies of a new ledger.
 
-    If there are too few candidates, some bookies of `absent` are named too, in the given order. At
-    least Qa bookies of each write set are candidates.
+    If there are too few candidates, the ledger also names bookies of `absent`, in the given order.
+    But at least Qa bookies of each write set are candidates.
     """
     found = place(quorum, (None,) * quorum.ensemble_size, candidates, bookies, policy)
     if isinstance(found, Placed) or found.missing != "bookies":
@@ -43,8 +44,8 @@ def absent_indexes(quorum: Quorum, count: int) -> tuple[int, ...] | None:
     """Indexes for `count` absent bookies of a new ledger, in ascending order.
 
     In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so that
-    the write set with the most absent bookies has as few as possible. The result is None if `count`
-    bookies are too many.
+    the largest number of absent bookies in a write set is as small as possible. The result is None
+    if `count` bookies are too many.
     """
     size = quorum.ensemble_size
     chosen = tuple(number * size // count for number in range(count))

@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 class Spread:
     """The number of hosts, racks or regions over which the copies of an entry are spread.
 
-    `found` is the number for the entry with the fewest. `wanted` is 1 if no rule applies.
+    `found` is the smallest number of all entries. `wanted` is 1 if no rule applies.
     """
 
     found: int
@@ -22,7 +22,7 @@ class Spread:
 
     @property
     def is_kept(self) -> bool:
-        """Whether each entry is spread as the policy requires."""
+        """Whether each entry is spread over as many places as the policy requires."""
         return self.found >= self.wanted
 
 
@@ -30,7 +30,7 @@ class Spread:
 class Adherence:
     """How an ensemble compares with a policy.
 
-    `misplaced` and `broken` contain names of rules, the most important first.
+    `misplaced` and `broken` contain the names of broken rules, the most important rule first.
     """
 
     hosts: Spread
@@ -82,7 +82,7 @@ class Wanted:
 
 
 def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wanted:
-    """The numbers of hosts, racks and regions that the policy sets (AUTORECOVERY.md#Z3)."""
+    """The numbers that the policy requires for a ledger (AUTORECOVERY.md#Z3)."""
     copies = quorum.write_quorum
     racks = policy.min_racks_per_write_quorum if bookies.has_racks else 1
     regions = policy.min_regions_per_write_quorum if bookies.has_regions else 1

@@ -1,10 +1,11 @@
 """Fills the empty indexes of an ensemble.
 
-The rules that may be given up form levels: all rules, all but the quarantine, and so on. The first
-level with an ensemble wins (AUTORECOVERY.md#Z4). Within a level, ensembles are compared at the
-first index at which they differ: the ensemble with the preferred candidate there wins. The search
-tries candidates in this order. If a candidate failed, the search skips all candidates that are
-interchangeable with it. So the search is short even if the level has no ensemble.
+A level is a set of rules. The first level has all rules, the second one has all but the quarantine,
+and so on. The first level with an ensemble wins (AUTORECOVERY.md#Z4). Within a level, ensembles are
+compared at the first index at which they differ: the ensemble with the preferred candidate there
+wins. The search tries candidates in this order. If a candidate fails, the search skips all
+candidates that are interchangeable with it. So the search is short even if the level has no
+ensemble.
 """
 
 from __future__ import annotations
@@ -33,9 +34,10 @@ class Unplaceable:
     """No ensemble keeps the rules that must be kept.
 
     Attributes:
-        missing: The shortage: too few `bookies`, `hosts`, `racks` or `regions`, or too few bookies
-            with `free bytes` or outside of the `quarantine`.
-        wanted: The number that an ensemble (`bookies`) or the copies of an entry need.
+        missing: The resource of which there is too little: `bookies`, `hosts`, `racks`, `regions`,
+            bookies with `free bytes`, or bookies outside of the `quarantine`.
+        wanted: The number of bookies that an ensemble needs, or the number of hosts, racks or
+            regions that the copies of an entry need.
         available: The number that exists, including the bookies that are kept.
     """
 
@@ -46,7 +48,7 @@ class Unplaceable:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A set of rules: the numbers of the spread, and the candidates that are not used."""
+    """A set of rules: the required numbers, and which candidates are not used."""
 
     goal: Wanted
     needs_room: bool
@@ -64,12 +66,11 @@ def place(
 
     Args:
         quorum: The quorum of the ledger.
-        keep: The bookies that stay, by index; E items. A rule that the kept bookies break by
-            themselves stays broken, and the new bookies break it no further
-            (AUTORECOVERY.md#Z8).
+        keep: The bookies that stay, by index; E items. If the kept bookies alone break a rule, the
+            rule stays broken, and the new bookies break it no further (AUTORECOVERY.md#Z8).
         candidates: The bookies to choose from, in the order of preference. Bookies of `keep` are
             never chosen.
-        bookies: Places of all bookies, and which candidates are better avoided.
+        bookies: Places of all bookies, and the candidates that are avoided if possible.
         policy: The rules.
 
     Returns:
@@ -87,7 +88,7 @@ def place(
 def _levels(
     goal: Wanted, fresh: Sequence[str], bookies: BookieMap, policy: PlacementPolicy
 ) -> Iterator[Level]:
-    """The levels, from all rules to only the rules that must be kept (AUTORECOVERY.md#Z4)."""
+    """The levels, from all rules down to only the hard rules (AUTORECOVERY.md#Z4)."""
 
     def down_to(number: int, *, is_hard: bool) -> Sequence[int]:
         return (number,) if is_hard else range(number, 0, -1)

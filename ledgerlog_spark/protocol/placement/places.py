@@ -1,4 +1,4 @@
-"""The places of bookies (host, rack and region), and which bookies are better avoided."""
+"""The places of bookies (host, rack and region), and the bookies that are avoided if possible."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ UNKNOWN = BookiePlace()
 
 @dataclass(frozen=True, slots=True)
 class BookieMap:
-    """The bookies of a cluster: their places, and the bookies that are better avoided.
+    """The bookies of a cluster: their places, and the bookies that are avoided if possible.
 
     Attributes:
-        places: The place of each known bookie, also of bookies that are down.
+        places: The place of each known bookie, including bookies that are down.
         quarantined: Bookies that failed a moment ago.
         without_room: Bookies that reported no free bytes.
     """

@@ -19,8 +19,8 @@ class PlacementPolicy:
 
     Attributes:
         min_racks_per_write_quorum: The copies of an entry should be in at least this number of
-            racks. The rule applies if the rack of at least one bookie is known. A bookie without a
-            known rack is in a rack with all such bookies of its region. 1 means no rule.
+            racks. The rule applies if the rack of at least one bookie is known. All bookies of a
+            region whose racks are unknown count as in one rack. 1 means no rule.
         min_regions_per_write_quorum: The same for regions.
         enforce_racks: Whether `min_racks_per_write_quorum` is never given up.
         enforce_regions: Whether `min_regions_per_write_quorum` is never given up.

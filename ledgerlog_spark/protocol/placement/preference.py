@@ -1,4 +1,4 @@
-"""Orders bookies, so that bookies with more free bytes are usually chosen first."""
+"""Orders bookies, so that bookies with more free bytes are usually first."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def in_preference(
 ) -> tuple[str, ...]:
     """The bookies of `free_bytes` in random order, by weight (AUTORECOVERY.md#Z5).
 
-    Bookies without free bytes are last, and before them the bookies in `avoided`.
+    The bookies in `avoided` come after all others, and bookies without free bytes are last.
 
     Args:
         free_bytes: The free bytes of each bookie; None if they are not known. Then the weight is
@@ -31,7 +31,7 @@ def in_preference(
     def order(name: str) -> tuple[bool, bool, float]:
         free = free_bytes[name]
         weight = usual if free is None else min(free, WEIGHT_TO_MEDIAN_MAX * usual)
-        # the largest u^(1/w) is first; its logarithm cannot underflow
+        # the bookie with the largest u^(1/w) is first; the logarithm of u^(1/w) cannot underflow
         key = -math.log(1 - draws[name]) / weight if weight > 0 else draws[name]
         return weight <= 0, name in avoided, key
 

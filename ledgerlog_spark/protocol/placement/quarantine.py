@@ -12,9 +12,9 @@ BOOKIES_MAX = 1_000
 
 
 class Quarantine:
-    """The failures of bookies that one client saw (AUTORECOVERY.md#Z6).
+    """The failures of bookies that one client has noticed (AUTORECOVERY.md#Z6).
 
-    All times are in ms of the caller's monotonic clock, so they never fall.
+    All times are readings of the caller's monotonic clock in ms, so they never decrease.
     """
 
     def __init__(self) -> None:

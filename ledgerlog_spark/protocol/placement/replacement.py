@@ -29,7 +29,7 @@ def replace_failed(
     bookies: BookieMap,
     policy: PlacementPolicy,
 ) -> Replacements:
-    """Replace the bookie at each failed index, as long as the rules allow a candidate there.
+    """Replace the bookie at each failed index for which the rules allow a candidate.
 
     Candidates with the fewest failures in this ledger are preferred. A bookie of the ensemble,
     failed or not, is never chosen for another index (PROTOCOL.md#B5). An index without a
@@ -40,7 +40,7 @@ def replace_failed(
     failed = sorted(failed_indexes)
     members, replaced = tuple(ensemble), list[int]()
     for indexes in (failed, *([index] for index in failed)):
-        # First all indexes together, and if this is impossible, one more index at a time.
+        # First all indexes are tried together. If this is impossible, they are added one by one.
         tried = [*replaced, *indexes]
         if len(replaced) == len(failed) or len(tried) > len(fresh):
             continue

@@ -1,4 +1,4 @@
-"""Searches the first ensemble that is spread over enough hosts, racks and regions."""
+"""Searches for the first ensemble that is spread over enough hosts, racks and regions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.placement.adherence import Wanted, windows
 from ledgerlog_spark.protocol.placement.places import BookieMap
 
 STEPS_MAX = 2_000
-"""Maximum number of candidates that one search tries. A longer search counts as without result."""
+"""Maximum number of candidates that one search tries. After that, it ends without a result."""
 
 
 class _Spot(NamedTuple):
@@ -23,7 +23,7 @@ class _Spot(NamedTuple):
 
 
 class _Shapes:
-    """Describes the places of candidates, so that equal descriptions are interchangeable.
+    """Describes the places of candidates. Candidates with equal descriptions are interchangeable.
 
     A host is described by the number of its candidates, a rack by its hosts, and a region by its
     racks. A host with bookies in several racks is described by its name.
@@ -102,7 +102,10 @@ class _Attempt:
         self._steps = 0
 
     def is_possible(self) -> bool:
-        """Whether each write set alone could be spread enough. A cheap test before the search."""
+        """Whether each write set alone could be spread over enough places.
+
+        This cheap test saves many searches without a result.
+        """
         for part, goal in enumerate(self._goals):
             offered = {self._spots[name][part] for name in self._candidates}
             for indexes in self._sets:
@@ -113,7 +116,7 @@ class _Attempt:
         return True
 
     def fill(self, depth: int) -> bool:
-        """Fill the empty indexes from the one at `depth` on. Return whether this succeeded."""
+        """Fill the empty indexes, beginning with number `depth`. Return whether this succeeded."""
         if depth == len(self._open):
             return True
         index = self._open[depth]
@@ -138,9 +141,9 @@ class _Attempt:
         return {self._spots[name][part] for name in names if name is not None}
 
     def _is_spread(self, index: int) -> bool:
-        """Whether the write sets of `index` can still be spread enough.
+        """Whether the write sets of `index` can still be spread over enough places.
 
-        A set whose kept bookies share a place can reach only a smaller number.
+        If the kept bookies of a write set share a place, the goal of this set is smaller.
         """
         for indexes in self._sets_at[index]:
             empty = sum(self.members[each] is None for each in indexes)

@@ -1,6 +1,6 @@
-"""Schedules with everything that heals a cluster together (AUTORECOVERY.md).
+"""Schedules in which everything that heals a cluster runs together (AUTORECOVERY.md).
 
-Shipped auditors mark lost bookies, shipped workers and a model of Apache's worker heal, bookies
-release copies that no record names, lose their directory and come back in limbo, and one bookie is
-taken out of service, while writers, recoverers and readers go on.
+Shipped auditors mark lost bookies. Shipped workers, and a model of Apache's worker, heal ledgers.
+Bookies release copies that no record names. They lose their directory, and come back in limbo. One
+bookie is taken out of service. Meanwhile, writers, recoverers and readers continue.
 """

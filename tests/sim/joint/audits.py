@@ -1,4 +1,4 @@
-"""Shipped auditors in the world of healing: what they read and mark is the store of that world."""
+"""Shipped auditors in the world of healing. They use the records and marks of that world."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SharedStore(AuditStore):
 
 @dataclass(frozen=True)
 class SeenBookie:
-    """What the checker of audits reads of a bookie of the world."""
+    """The properties of a bookie of the world that the checker of audits reads."""
 
     world: JointWorld
     name: str

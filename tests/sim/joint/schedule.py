@@ -77,7 +77,7 @@ class JointPlan(HealingPlan):
         world.lose_directory(name)
 
     def _tell_lost(self, number: int) -> None:
-        """Tell the writers that a bookie is lost which is away, as their client does."""
+        """If a bookie is away, notify the writers that it is lost, as their client does."""
         away = sorted(n for n, one in self.world.bookies.items() if not one.is_registered)
         if away:
             self.world.tell_lost(self.draws.pick(away, "told", number))

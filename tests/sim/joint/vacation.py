@@ -21,20 +21,21 @@ if TYPE_CHECKING:
     from tests.sim.joint.world import JointWorld
 
 LIST_AGE_MS_MAX = 50
-"""For this time, a writer may choose a bookie that is read-only. It is shorter than 60 ms."""
+"""Maximum age of a writer's list, in which a read-only bookie may still be writable. It is shorter
+than 60 ms."""
 NOTICED_MS = 40
 """The time between two looks of a writer at the members that leave."""
 
 
 class VacationHost(AuditorHost):
-    """An auditor that runs the machine. A finished vacation leaves no record behind."""
+    """An auditor that runs the machine, and checks the records when a vacation ends."""
 
     _world: VacationStage  # type: ignore[assignment]
 
     def _check_end(self, vacation: SimVacation) -> None:
         """AUTORECOVERY.md#Y6: no record that the last walk could see names the bookie.
 
-        Lists of writers are as old as the quiet time at most. A worker may name the bookie later.
+        A writer's list is at most as old as the quiet time. A worker may name the bookie later.
         """
         super()._check_end(vacation)
         began_us = self._walk_began_ms

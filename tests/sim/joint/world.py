@@ -186,7 +186,7 @@ class JointWorld(HealingWorld):
         self.stage.start()
 
     def candidates(self, client: str, number: int, up: list[str]) -> tuple[str, ...]:
-        """A writer does not choose a bookie that is read-only for longer than its list is old."""
+        """Omit a bookie that has been read-only for longer than the age of the writer's list."""
         assert self.stage is not None
         leaves = BOOKIE in self.read_only and not self.stage.is_seen_by_writers()
         return super().candidates(
@@ -221,7 +221,7 @@ class JointWorld(HealingWorld):
 
 
 class JointAudit(HealingAudit):
-    """The audit: the vacation ends, and the bookie in limbo is moved away, like a lost one."""
+    """The audit: the vacation ends, and ledgers leave the bookie in limbo, as if it were lost."""
 
     world: JointWorld
 

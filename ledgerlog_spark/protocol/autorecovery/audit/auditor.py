@@ -53,8 +53,8 @@ class AuditSettings:
     """The times and limits of an auditor.
 
     Attributes:
-        session_timeout_ms: The longest time after which a bookie that lost its session registers
-            again.
+        session_timeout_ms: The longest time that a bookie needs to register again after it has
+            lost its session.
         walk_pause_ms: Time from the end of a walk to the next one, if no bookie is lost meanwhile.
         limits: The limits of a walk.
         retry: The pauses after requests that failed.
@@ -127,10 +127,10 @@ class Auditor:
             case NoteWritten() if self._walk.awaits(event.request):
                 self._walk.mark_written(event)
                 return self._after_reply(is_answered=event.is_written)
-        return []  # the reply to a request from before a suspension
+        return []  # the reply to a request that was sent before a suspension
 
     def _suspend(self) -> None:
-        """Publish nothing until the store is back. Then hold all losses (AUTORECOVERY.md#N8)."""
+        """Publish nothing until the store answers. Then hold all losses (AUTORECOVERY.md#N8)."""
         self._is_suspended, self._is_changed = True, False
         self._reading = self._pause_timer = self._wait_timer = None
         self._wait = NO_WAIT

@@ -37,18 +37,18 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Part of a machine: effects, and the handling of their replies."""
+"""Part of a machine: yields effects, and handles their replies."""
 
 PAGE_RECORDS = 256
 HOLES_MAX = 64
-"""Number of holes of one ledger that one note reports. More are joined to wider ones."""
+"""Maximum number of holes of one ledger in one note. More holes are joined to wider ones."""
 NOTE_ATTEMPTS_MAX = 20
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Indicate:
-    """Inside a machine: an effect without a reply."""
+    """Marks an effect without a reply among the effects that a machine's generator yields."""
 
     effect: CheckEffect
 
@@ -149,7 +149,7 @@ class CheckMachine(ABC):
         return (yield from self._write(WriteHole(0, ledger_id, bounded(holes))))
 
     def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
-        """Write a note. Return False if this fails; the next check finds the holes again."""
+        """Write a note. Return False if this fails. The next check finds the copies again."""
         for attempt, pause_ms in enumerate(RETRY.pauses_ms(), 1):
             written: NoteWritten = yield note
             if written.is_written:
@@ -164,9 +164,9 @@ def bounded(holes: list[FoundHole]) -> tuple[FoundHole, ...]:
     """The same holes, or at most `HOLES_MAX` wider ones.
 
     First, holes of the same bookie in the same fragment are joined. Then all holes of the same
-    bookie are joined. A joined hole may contain intact copies, which a worker writes once more
-    without harm. So no damaged copy waits for the next check. Holes of missing copies come last,
-    because a worker compares whole lists anyway.
+    bookie are joined. So no damaged copy waits for the next check. A joined hole may contain intact
+    copies, which a worker writes once more without harm. Holes of missing copies come last, because
+    a worker finds missing copies by itself, when it compares the lists.
     """
     found = tuple(holes)
     if len(found) > HOLES_MAX:

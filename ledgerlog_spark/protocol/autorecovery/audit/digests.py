@@ -43,11 +43,11 @@ RATE_BYTES_PER_SECOND = 16 << 20
 VERIFIED_ENTRIES_MAX = 256
 POSITION_SIZE_BYTES = 64 << 20
 UNKNOWN_ENTRIES_MAX = 3
-"""After this number of unknown entries of one copy of a fragment, the rest of it is left out."""
+"""After this number of unknown entries of a fragment on one bookie, the check omits the rest."""
 COPY_HOLES_MAX = 1_000
-"""Number of holes of one copy of a fragment that are kept; more are joined to wider ones."""
+"""Maximum number of holes of a fragment on one bookie. More holes are joined to wider ones."""
 WAIT_MS_MIN = 20
-"""Shorter waits are added up."""
+"""Shorter waits are added up, until they have this duration together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class DigestSettings:
 
     Attributes:
         interval_ms: Time from the begin of one check of all copies to the begin of the next one.
-        rate_bytes_per_second: Maximum number of bytes that are read in a second.
-        poll_ms: Pause before the machine tests again whether a check is due.
+        rate_bytes_per_second: Limit of the bytes that are read.
+        poll_ms: Time between two tests whether a check is due.
     """
 
     interval_ms: int = INTERVAL_MS
@@ -86,8 +86,8 @@ class DigestCheck(CheckMachine):
             after = yield from self._due_after()
             if after is not None:
                 yield from self._pass(after)
-            # Wait also after a pass, while its end is stored. Otherwise the check may load the old
-            # position, and read all copies once more.
+            # After a pass, this wait gives the host time to store the end of the pass. Without it,
+            # the check may load the old position, and read all copies once more.
             yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
@@ -159,7 +159,7 @@ class DigestCheck(CheckMachine):
                 bad = list(bounded(bad))
             yield from self._pay(read.size_bytes)
             if self._since_enabled >= POSITION_SIZE_BYTES:
-                # A ledger may take days. Meanwhile auto-recovery may be disabled.
+                # The check of a ledger may take days. Auto-recovery may be disabled meanwhile.
                 self._since_enabled = 0
                 yield from self._enabled_cluster(self._settings.poll_ms)
             position = max(position, read.verified + 1)
@@ -184,7 +184,7 @@ class DigestCheck(CheckMachine):
             yield from self._wait(wait_ms)
 
     def _report_if_late(self, ledger_id: int) -> Steps[None]:
-        """Report each day that the rate is too low for the interval (AUTORECOVERY.md#N13)."""
+        """If the rate is too low for the interval, report it once a day (AUTORECOVERY.md#N13)."""
         if self._elapsed_ms > self._is_late_from_ms:
             self._is_late_from_ms = self._elapsed_ms + DAY_MS
             interval_ms = self._settings.interval_ms
@@ -192,9 +192,9 @@ class DigestCheck(CheckMachine):
 
 
 def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
-    """Join holes of one copy of a fragment if no other entry of the copy is between them.
+    """Join holes of a fragment on one bookie if the bookie has no other entry between them.
 
-    So a copy that lacks all entries has one hole, and the list stays small.
+    So a bookie that lacks all entries of a fragment has one hole, and the list stays small.
     """
     gap_max = quorum.ensemble_size - quorum.write_quorum + 1
     found: list[FoundHole] = []

@@ -20,7 +20,7 @@ class LedgerIndex:
 
     def __init__(self) -> None:
         """Create an empty index."""
-        self._numbers: dict[frozenset[str], int] = {}  # each set of names has a number
+        self._numbers: dict[frozenset[str], int] = {}  # the number of each set of names
         self._sets: list[frozenset[str]] = []
         self._whole: dict[int, int] = {}  # ledger id to number, of the last whole walk
         self._newer: dict[int, int] = {}  # of the walk that is under way
@@ -40,7 +40,7 @@ class LedgerIndex:
         self._newer = {}
 
     def note(self, ledger_id: int, names: frozenset[str]) -> None:
-        """Add the records that the walk has read."""
+        """Add a record that the walk has read."""
         number = self._numbers.get(names)
         if number is None:
             number = self._numbers[names] = len(self._sets)

@@ -20,7 +20,7 @@ HELD_SESSIONS = 2
 
 
 class LossStage(Enum):
-    """How far the handling of one lost bookie has come."""
+    """The progress of the handling of one lost bookie."""
 
     NEW = "it waits"
     RIPE = "its ledgers are marked now"
@@ -55,12 +55,12 @@ class BookieLosses:
         """Begin without losses, as after an outage of the store (AUTORECOVERY.md#N3).
 
         Args:
-            session_timeout_ms: The longest time after which a bookie that lost its session
-                registers again.
+            session_timeout_ms: The longest time that a bookie needs to register again after it has
+                lost its session.
         """
         self._hold_ms = HELD_SESSIONS * session_timeout_ms
         self._stages: dict[str, LossStage] = {}
-        self._held: set[str] = set()  # lost during a whole hold
+        self._held: set[str] = set()  # bookies that were lost during a whole hold
         self._holding: frozenset[str] = frozenset()  # lost when the present hold began
         self._delayed = ""  # the bookie that the present delay is for
         self._waited: set[str] = set()  # lost during a whole delay
@@ -68,7 +68,7 @@ class BookieLosses:
         self._hurried: set[str] = set()  # lost when an operator requested an audit
         self._is_walk_wanted = False
         self._is_enabled = False
-        self._delay: tuple[int, int] | None = None  # the delay, and the number of its writes
+        self._delay: tuple[int, int] | None = None  # the newest delay, and the number of its writes
         self._numbers = 0
         self.wait = NO_WAIT
 
@@ -89,8 +89,8 @@ class BookieLosses:
         """Hold all losses, because bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
         While the store was unavailable, a bookie may have returned, and may have been lost again.
-        So a loss whose ledgers were not all marked waits for its whole delay again. After the hold,
-        the ledgers of all other losses are marked again.
+        So if the ledgers of a loss were not all marked yet, the loss waits for its whole delay
+        again. After the hold, the ledgers of all other losses are marked again.
         """
         self._was_away = True
         self._held.clear()
@@ -114,7 +114,7 @@ class BookieLosses:
         self._decide(is_storm=is_storm, delay_ms=state.delay_ms)
 
     def wait_is_over(self) -> None:
-        """The timer of the wait fired. The next `observe` decides."""
+        """The timer of the wait has fired. The next `observe` decides whether to mark ledgers."""
         if self.wait.kind is WaitKind.HOLD:
             self._held |= self._holding
             if self._was_away:
@@ -142,7 +142,7 @@ class BookieLosses:
         return wanted
 
     def _lost(self, state: ClusterState, candidates: frozenset[str]) -> frozenset[str]:
-        """A read-only bookie is not lost (AUTORECOVERY.md#N1)."""
+        """The candidates that are registered neither way (AUTORECOVERY.md#N1)."""
         return candidates - state.registered
 
     def _forget(self, bookie_id: str) -> None:
@@ -157,7 +157,7 @@ class BookieLosses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """Request an audit if the delay is the same; restart the wait if it differs."""
+        """If the delay was written, request an audit for the same value, or restart the wait."""
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return

@@ -1,8 +1,8 @@
 """The walk over all records that marks the ledgers of lost bookies (AUTORECOVERY.md#N6-N9).
 
 First, the index proposes ledgers. Their records are loaded, and the ledgers are marked. After that,
-a whole walk decides. It begins at the position of the predecessor, and continues with the smallest
-id after the largest one. It ends when it is at its first position again.
+a whole walk decides. It begins at the position of the predecessor. After the largest id, it
+continues with the smallest one. It ends when it has returned to its first position.
 
 The walk handles one page of records at a time. It writes all marks of a page before it reads the
 next page.
@@ -53,7 +53,7 @@ class MarkingLimits:
 
 
 class MarkingWalk:
-    """One walk at a time: its proposals, its pages and its marks.
+    """The present walk: its proposals, its pages and its marks.
 
     Attributes:
         is_running: Whether a walk has begun and has not ended.
@@ -78,7 +78,8 @@ class MarkingWalk:
         self._is_proposal = False
         self._todo: deque[LedgerRecord] = deque()
         self._open: dict[int, LedgerRecord] = {}
-        self._page_end: tuple[int, bool] | None = None  # last id and end, of the present page
+        # the last id of the present page, and whether the page is the last one
+        self._page_end: tuple[int, bool] | None = None
         self._marks_since_read = 0
         self.ledgers = self.marks = self.unreadable = 0
 
@@ -104,7 +105,7 @@ class MarkingWalk:
         self.needs_pause = False
 
     def cluster_read(self) -> None:
-        """The cluster was read, so more marks may be written."""
+        """The cluster was read, so further marks may be written."""
         self.needs_cluster = False
         self._marks_since_read = 0
 

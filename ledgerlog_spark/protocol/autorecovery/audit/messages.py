@@ -42,7 +42,7 @@ class ClusterState:
         registered: Bookies that are registered, writable or read-only.
         known: Bookies that have a cookie.
         is_enabled: Whether auto-recovery is enabled in the whole cluster.
-        delay_ms: Time for which the loss of one bookie waits.
+        delay_ms: Time from the loss of one bookie to the marks of its ledgers.
         delay_writes: A number that changes with each write of the delay.
     """
 
@@ -58,14 +58,14 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """Read the state of the cluster, with all changes before this effect: `ClusterRead`."""
+    """Read the state of the cluster, with all changes before this effect. Reply: `ClusterRead`."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """Read the next records with ids larger than `after`, in ascending order: `RecordsRead`.
+    """Read the next records with ids larger than `after`, ascending. Reply: `RecordsRead`.
 
     Attributes:
         count_max: Maximum number of records.
@@ -78,7 +78,7 @@ class ReadRecords:
 
 @dataclass(frozen=True, slots=True)
 class LoadRecords:
-    """Read these records, with all changes before this effect: `RecordsRead`."""
+    """Read these records, with all changes before this effect. Reply: `RecordsRead`."""
 
     request: int
     ledger_ids: Sequence[int]
@@ -86,7 +86,7 @@ class LoadRecords:
 
 @dataclass(frozen=True, slots=True)
 class WriteMark:
-    """Add bookies to the mark of a ledger in the queue of lost bookies: `NoteWritten`.
+    """Add bookies to the mark of a ledger in the queue of lost bookies. Reply: `NoteWritten`.
 
     The mark gets a new version even if it already has all these bookies.
     """
@@ -105,7 +105,7 @@ class StorePosition:
 
 @dataclass(frozen=True, slots=True)
 class ClusterRead:
-    """Answer to a `ReadCluster`; `state` None if the store could not be read."""
+    """Answer to a `ReadCluster`. `state` is None if the store could not be read."""
 
     request: int
     state: ClusterState | None
@@ -235,7 +235,7 @@ class ListOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ListCopies:
-    """Read which entries of a ledger a bookie holds: `CopiesListed`."""
+    """Read which entries of a ledger a bookie holds. Reply: `CopiesListed`."""
 
     request: int
     bookie_id: str
@@ -258,7 +258,7 @@ class CopiesListed:
 
 @dataclass(frozen=True, slots=True)
 class VerifyCopies:
-    """Read entries from one bookie, and verify their digests: `CopiesVerified`.
+    """Read entries from one bookie, and verify their digests. Reply: `CopiesVerified`.
 
     Attributes:
         record: The record of the ledger, with the digest and the password.
@@ -299,10 +299,10 @@ class FoundHole:
     Attributes:
         bookie_id: The bookie.
         fragment_id: The first entry of the fragment, or `WHOLE_LEDGER`.
-        first_entry_id: The first missing copy. Some of the copies up to the last one may be there.
+        first_entry_id: The first missing copy. The bookie may hold some of the copies between the
+            first and the last one.
         last_entry_id: The last missing copy.
-        is_damaged: Whether the bookie holds the copy but cannot read it. Then its list contains the
-            copy.
+        is_damaged: Whether the bookie holds the copies, but damaged. Then its list contains them.
     """
 
     bookie_id: str
@@ -314,7 +314,7 @@ class FoundHole:
 
 @dataclass(frozen=True, slots=True)
 class WriteHole:
-    """Report the holes of a ledger in the queue for workers of ledgerlog: `NoteWritten`.
+    """Report the holes of a ledger in the queue for workers of ledgerlog. Reply: `NoteWritten`.
 
     Attributes:
         holes: At least one hole, at most `HOLES_MAX`.
@@ -327,7 +327,7 @@ class WriteHole:
 
 @dataclass(frozen=True, slots=True)
 class WriteMove:
-    """Report bookies whose readable copies of a ledger must get another home: `NoteWritten`."""
+    """Report bookies whose copies of a ledger must get another home. Reply: `NoteWritten`."""
 
     request: int
     ledger_id: int
@@ -336,7 +336,7 @@ class WriteMove:
 
 @dataclass(frozen=True, slots=True)
 class ReadPlaces:
-    """Read the places of the bookies, and the policy of placement: `PlacesRead`."""
+    """Read the places of the bookies, and the policy of placement. Reply: `PlacesRead`."""
 
     request: int
 
@@ -347,7 +347,7 @@ class PlacesRead:
 
     Attributes:
         is_read: Whether the store answered.
-        bookies: The places of all bookies that are known.
+        bookies: The places of all known bookies.
         policy: The policy of the cluster.
         writable: The bookies that can get copies, in the order of preference.
     """
@@ -360,7 +360,7 @@ class PlacesRead:
 
 
 class CheckKind(Enum):
-    """A check that is repeated. The store has the time of its last run."""
+    """A check that is repeated. The store contains the time of its last run."""
 
     REPLICAS = "replicas"
     PLACEMENT = "placement"
@@ -369,7 +369,7 @@ class CheckKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ReadCheckTime:
-    """Read the time of the last complete check, and the present position: `CheckTimeRead`."""
+    """Read the time of the last complete check and the present position. Reply: `CheckTimeRead`."""
 
     request: int
     kind: CheckKind
@@ -382,8 +382,9 @@ class CheckTimeRead:
     Attributes:
         is_read: Whether the store answered.
         elapsed_ms: Time since the begin of the last complete check, by the store's clock. If the
-            store has only the time of its end: time since this end. None without a complete check.
-        after: The largest ledger id of the present check; -1 if none is under way.
+            store contains only the time of the end of this check: time since this end. None
+            without a complete check.
+        after: The largest ledger id that the present check has read; -1 if no check is under way.
     """
 
     request: int
@@ -430,7 +431,7 @@ class CheckLate:
     """A check of all ledgers takes longer than its interval. The check continues.
 
     Attributes:
-        elapsed_ms: Time since its begin, without pauses.
+        elapsed_ms: Time since the begin of the check, without pauses.
         interval_ms: The interval.
         after: The last ledger that was checked.
     """

@@ -35,7 +35,8 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 ANSWERS_MAX = 10_000
-"""Number of ensembles whose answers are kept during a check. Most ledgers share a few of them."""
+"""Maximum number of ensembles whose results are kept during a check. Most ledgers share a few
+ensembles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class PlacementSettings:
 
     Attributes:
         interval_ms: Time from one check of all ledgers to the next one.
-        poll_ms: Pause before the machine tests again whether a check is due.
+        poll_ms: Time between two tests whether a check is due.
     """
 
     interval_ms: int = DAY_MS
@@ -74,7 +75,7 @@ class PlacementCheck(CheckMachine):
             yield from self._enabled_cluster(self._settings.poll_ms)
             places: PlacesRead = yield ReadPlaces(0)
             if not places.is_read:
-                return  # the next look begins with all ledgers
+                return  # the next look begins with the first ledger
             page = yield from self._page(after)
             unreadable += len(page.unreadable)
             for record in page.records:
@@ -93,7 +94,7 @@ def misplaced_in(
     places: PlacesRead,
     answers: dict[tuple[Quorum, tuple[str, ...]], str | None],
 ) -> tuple[str, ...]:
-    """The bookies whose copies of a ledger should move, one of each fragment, sorted."""
+    """The bookies whose copies of a ledger should move, sorted: at most one for each fragment."""
     found = set()
     for fragment, _ in confirmed_fragments(metadata):
         key = metadata.quorum, fragment.ensemble
@@ -108,7 +109,7 @@ def misplaced_in(
 
 
 def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) -> str | None:
-    """A bookie of an ensemble that should be replaced; None if no replacement would help."""
+    """The bookie of an ensemble that should be replaced; None if no replacement would help."""
     bookies, policy = places.bookies, places.policy
     if not adherence(ensemble, quorum, bookies, policy).misplaced:
         return None
@@ -125,9 +126,10 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
 
 
 def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
-    """The numbers of hosts, regions and racks of all write sets together, the most important first.
+    """The numbers of hosts, regions and racks, each added up over all write sets.
 
-    A write set counts at most up to the number that the policy requires.
+    The number of a write set counts only up to the number that the policy requires. The order of
+    the three numbers is that of their importance.
     """
     bookies = places.bookies
     goal = wanted(quorum, bookies, places.policy)

@@ -2,7 +2,7 @@
 
 All ledgers are checked once a week. Between these checks, the machine walks over all records, in
 *laps*. A lap checks the ledgers that were closed, or in which a fragment ended, since the last lap.
-Bookies that list no entries are left to the digest check, which reads them.
+Bookies that cannot list entries are left to the digest check, which reads their copies.
 
 Between two laps, rounds check unknown copies again.
 """
@@ -50,9 +50,10 @@ if TYPE_CHECKING:
 
 WEEK_MS = 7 * 86_400_000
 SILENT_MAX = 3
-"""After this number of unknown answers of one bookie, a round leaves its other copies out."""
+"""After this number of unknown answers of one bookie, a round omits the other copies of the bookie.
+"""
 CHANGES_MAX = 3
-"""After this number of changes of the record during a check, the next lap checks the ledger."""
+"""After this number of changes of a record during its check, the ledger waits for the next lap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +62,8 @@ class ReplicaSettings:
 
     Attributes:
         interval_ms: Time from one check of all ledgers to the next one.
-        rounds_between_laps: Number of rounds after a lap. Each takes at least `round_ms`.
-        round_ms: Time between two looks at copies that are unknown.
+        rounds_between_laps: Number of rounds after a lap. Each round takes at least `round_ms`.
+        round_ms: Time between two checks of the unknown copies.
         pause_ms: Pause after each ledger, which bounds the load on the bookies.
     """
 
@@ -80,7 +81,8 @@ class ReplicaCheck(CheckMachine):
         super().__init__()
         self._unknown = unknown
         self._settings = settings or ReplicaSettings()
-        self._shapes: dict[int, int] | None = None  # of the last lap; None before the first one
+        # `shape_of` each ledger in the last lap; None before the first lap
+        self._shapes: dict[int, int] | None = None
         self._holes = 0
 
     def _run(self) -> Steps[None]:
@@ -93,7 +95,7 @@ class ReplicaCheck(CheckMachine):
     def _is_whole_due(self) -> Steps[bool]:
         time: CheckTimeRead = yield ReadCheckTime(0, CheckKind.REPLICAS)
         if not time.is_read:
-            return False  # the next lap reads it again
+            return False  # the next lap reads the time again
         return time.elapsed_ms is None or time.elapsed_ms >= self._settings.interval_ms
 
     def _lap(self) -> Steps[None]:
@@ -119,7 +121,7 @@ class ReplicaCheck(CheckMachine):
             yield Indicate(StoreCheckTime(CheckKind.REPLICAS, after, is_complete=True))
 
     def _check(self, found: LedgerRecord, registered: frozenset[str]) -> Steps[None]:
-        """Check one ledger. A hole counts only if the record is still the same afterwards."""
+        """Check one ledger. A hole counts only if the record has not changed during the check."""
         record: LedgerRecord | None = found
         for _ in range(CHANGES_MAX):
             if record is None:
@@ -161,7 +163,7 @@ class ReplicaCheck(CheckMachine):
         silent: Counter[str] = Counter()
         for copy in self._unknown.pending:
             if silent[copy.bookie_id] == SILENT_MAX:
-                continue  # the next round begins with the copies that this round left out
+                continue  # the next round begins with the copies that this round omitted
             record = yield from self._load(copy.ledger_id)
             if (
                 record is None

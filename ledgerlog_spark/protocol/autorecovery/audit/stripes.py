@@ -1,7 +1,7 @@
 """Which copies a bookie must hold, and which of them a list of its entries lacks.
 
-The whole list is compared. A check of the first and the last entry is not enough, because a bookie
-that was busy may lack an entry between them (AUTORECOVERY.md#N10).
+The functions compare the whole list. A check of the first and the last entry is not enough, because
+a bookie that was busy may lack an entry between them (AUTORECOVERY.md#N10).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def lacking(
         quorum: The quorum of the ledger.
         index: The place of the bookie in the ensemble.
         first: The first entry of the fragment.
-        end: The entry after its last entry.
+        end: The entry after the last entry of the fragment.
         ranges: The first and the last id of each stretch that the bookie holds, ascending.
     """
     lowest: int | None = None

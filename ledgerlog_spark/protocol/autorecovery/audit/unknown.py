@@ -18,7 +18,7 @@ UNKNOWN_MAX = 10_000
 
 @dataclass(frozen=True, slots=True)
 class UnknownCopy:
-    """Copies of a ledger on a bookie; `entry_id` None if the list of the entries is unknown."""
+    """Unknown copies of a ledger on a bookie. `entry_id` is None if the whole list is unknown."""
 
     ledger_id: int
     bookie_id: str
@@ -48,7 +48,7 @@ class UnknownCopies:
         """Count a round without an answer. Return whether the copy now counts as missing."""
         rounds = self._rounds.pop(copy, 0) + 1
         if rounds < ROUNDS:
-            self._rounds[copy] = rounds  # after the others, which the next round looks at first
+            self._rounds[copy] = rounds  # now last, so the next round begins with the others
         return rounds >= ROUNDS
 
     def forget(self, copy: UnknownCopy) -> None:

@@ -2,8 +2,8 @@
 
 A worker runs one `LedgerReplication` for each ledger that it takes from a queue
 (AUTORECOVERY.md#X1). The job works in passes. Each pass loads the record after a sync, lists what
-the members of the ledger hold, and decides again which copies are missing. So conflicts, and
-changes of bookies, need no code of their own: the next pass handles them.
+the members of the ledger hold, and decides again which copies are missing. So conflicts and changes
+of bookies need no special code: the next pass handles them.
 
     LoadTask, TakeLock
      │
@@ -17,5 +17,5 @@ changes of bookies, need no code of their own: the next pass handles them.
 - `job`: the machine. `copying`: reads and adds copies. `needs`: finds missing copies by the lists.
 - `messages`: effects and replies. `targets`: the bookie that gets a copy. `ranges`: runs of ids.
 - `unreadable`: reports of entries without a copy.
-- `pace`: the byte rate of a worker. `schedule`: which ledger is next, and pauses after failures.
+- `pace`: the byte rate of a worker. `schedule`: the next ledger, and the pauses after failures.
 """

@@ -36,16 +36,17 @@ from ledgerlog_spark.protocol.ledger.quorum import write_set
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Part of the machine: requests that are sent together, and the handling of their replies."""
+"""Part of the machine: yields requests that are sent together, and handles their replies."""
 
 UNREADABLE_MAX = 1_000
-"""Number of entries of one index whose reads may fail. After that, a pass copies no more of it."""
+"""Maximum number of entries of one index whose reads fail. After that, the pass copies no more
+entries of this index."""
 SINGLE_READS_MAX = 64
 """Number of entries of a striped ledger that are read together."""
 
 
 class StopJobError(Exception):
-    """The job ends with this outcome."""
+    """The job must end with the outcome of this error."""
 
     def __init__(self, outcome: JobOutcome, detail: str = "") -> None:
         super().__init__(outcome.value)
@@ -94,7 +95,7 @@ class Sources:
     """The bookies from which this pass can read the entries of a ledger.
 
     Attributes:
-        lists: The lists of the members. They only order the sources.
+        lists: The lists of the members. They only decide the order of the sources.
         away: Bookies that get no reads, each with the reason: not registered, or no answer to a
             read of this pass.
         registered: The registered bookies.
@@ -105,7 +106,7 @@ class Sources:
     away: dict[str, Code] = field(default_factory=dict)
 
     def of(self, metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
-        """The members of the write set of an entry. Those that list the entry come first."""
+        """The members of the write set of an entry. Members that list the entry are first."""
         members = [fragment.ensemble[i] for i in write_set(metadata.quorum, entry_id)]
         return sorted(members, key=lambda name: not self._lists(name, entry_id))
 
@@ -124,8 +125,8 @@ class CopyRun:
     """Copies runs of entries of one fragment to one target.
 
     Attributes:
-        entries: Entries that targets stored.
-        size_bytes: Their stored bytes.
+        entries: Number of entries that targets stored.
+        size_bytes: Number of the stored bytes of these entries.
     """
 
     def __init__(self, record: Versioned[LedgerMetadata], sources: Sources) -> None:
@@ -204,7 +205,7 @@ class CopyRun:
             position = copies[-1].entry_id + 1
 
     def _read(self, fragment: Fragment, entry_id: int, count: int) -> Steps[tuple[Copy, ...]]:
-        """Read a run from the first source that has its first entry. Add the run before it."""
+        """Read a run from the first source that has its first entry. Add the previous run."""
         for source in self._sources.of(self._metadata, fragment, entry_id):
             if source == self._target or self._sources.code_of(source) is not None:
                 continue
@@ -216,7 +217,7 @@ class CopyRun:
     def _read_singles(
         self, fragment: Fragment, ids: Sequence[int], suspects: list[int]
     ) -> Steps[None]:
-        """Read entries together, each from its best source; after failures, one by one."""
+        """Read entries together, each from its best source. Read failed entries again, alone."""
         firsts: list[tuple[int, str]] = []
         for entry_id in ids:
             names = self._sources.of(self._metadata, fragment, entry_id)
@@ -282,7 +283,7 @@ class CopyRun:
         self.size_bytes += sum(len(one.stored) for one in copies)
 
     def _settle(self, fragment: Fragment, suspects: Sequence[int]) -> Steps[None]:
-        """Read missing entries twice more, before and after a sync (AUTORECOVERY.md#X8)."""
+        """Read the missing entries again, before and after a sync (AUTORECOVERY.md#X8)."""
         before: dict[int, dict[str, Code]] = {}
         for entry_id in suspects:
             before[entry_id] = yield from self._ask_all(fragment, entry_id)

@@ -73,7 +73,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 Choose = Callable[[int, Quorum, Fragment, int, RegisteredListed, frozenset[str]], str | None]
 
 REPORTED_MAX = 1_000
-"""Number of unreadable ranges that a report contains."""
+"""Maximum number of unreadable ranges in a report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +83,8 @@ class ReplicationSettings:
     Attributes:
         grace_ms: Time that the writer of an open ledger gets to replace a lost bookie, and that a
             recovery gets to make progress.
-        quiet_ms: If no spare bookie exists, an open ledger is closed after this time without an
-            entry.
+        quiet_ms: Time without a new entry after which an open ledger is closed even if no spare
+            bookie exists.
         passes_max: Maximum number of passes.
         conflicts_max: Maximum number of passes without progress.
         targets_max: Number of bookies that are tried for an index in one pass.
@@ -127,7 +127,7 @@ class LedgerReplication:
         self._lists: dict[str, EntriesListed] = {}
         self._unreadable: list[UnreadableEntries] = []
         self._settled: set[tuple[str, int]] = set()  # members whose copies this job has settled
-        self._waited_at: Versioned[LedgerMetadata] | None = None  # the record before the grace
+        self._waited_at: Versioned[LedgerMetadata] | None = None  # the record before the grace time
         self._entries = self._size_bytes = self._replaced = 0
         self.has_ended = False
 
@@ -182,12 +182,12 @@ class LedgerReplication:
         return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
 
     def _report(self, outcome: JobOutcome) -> Steps[None]:
-        """Store the unreadable entries. A ledger that is whole, or gone, needs no report."""
+        """Store the unreadable entries. A ledger that is whole or deleted needs no report."""
         if outcome in (JobOutcome.HEALED, JobOutcome.DELETED) or self._unreadable:
             yield (ReportUnreadable(as_ranges(self._unreadable)[:REPORTED_MAX]),)
 
     def _passes(self) -> Steps[tuple[JobOutcome, str]]:
-        """Make passes until nothing is left to do, or until nothing more can be done."""
+        """Make passes until the ledger is whole, or until the job can do no more."""
         fruitless = 0
         for _ in range(self._settings.passes_max):
             if not (yield from self._load()):
@@ -244,7 +244,7 @@ class LedgerReplication:
         return True
 
     def _look(self) -> Steps[LackingByLists]:
-        """List the entries of the members, and compare."""
+        """List the entries of the members, and compare the lists with the record."""
         members = members_to_list(self._record.value, self._registered, self._task)
         self._lists = {}
         if members:
@@ -255,7 +255,7 @@ class LedgerReplication:
         )
 
     def _work(self, needs: LackingByLists) -> Steps[tuple[JobOutcome, str] | None]:
-        """Work on all needs. Return how the first one failed; None if all succeeded.
+        """Work on all needs. Return the first failure; None if all succeeded.
 
         If the pass has changed a fragment, the next pass handles the other needs of this fragment.
         """
@@ -365,7 +365,7 @@ class LedgerReplication:
     def _move(
         self, need: LackingCopies, target: str, identity: Identity, copying: CopyRun
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Copy what the target lacks. Then name it, if it holds the whole stripe durably.
+        """Copy what the target lacks. Then name the target if it holds the whole stripe durably.
 
         The identity was read before the first copy (AUTORECOVERY.md#X7). Entries that no bookie
         returned stay with the old member.
@@ -404,13 +404,14 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force and then list the entries. Without lists, the connection must be the same."""
+        """Force and then list the entries. Without a list, the connection must not have changed."""
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:
                 raise TargetError(target, Code.UNAVAILABLE)
             return
-        absent = joined([*copied.holes, *copied.given_up])  # reads of these force nothing
+        # A read of an entry that the target may lack forces nothing.
+        absent = joined([*copied.holes, *copied.given_up])
         entry_id = next(self._owed_except(need, absent), None)
         if entry_id is None:
             return
@@ -430,7 +431,7 @@ class LedgerReplication:
     def _name(
         self, moved: LedgerMetadata, identity: Identity
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Write the record. After each outcome but OK, the next pass decides again."""
+        """Write the record. After any outcome except OK, the next pass decides again."""
         (written,) = yield (CasMetadata(0, moved, self._record.version, (identity,)),)
         if written.outcome is MetadataOutcome.OK:
             self._record = written.versioned
@@ -475,7 +476,7 @@ class LedgerReplication:
         return None
 
     def _has_waited(self) -> bool:
-        """Whether the last fragment, and a recovery, have not changed during the grace."""
+        """Whether the job has waited without a change of the last fragment or of a recovery."""
         before, now = self._waited_at, self._record
         if before is None or before.value.state is not now.value.state:
             return False

@@ -31,7 +31,7 @@ EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
 WHOLE_LEDGER = -1
-"""In place of the first entry of a fragment, it means all fragments of the ledger."""
+"""Stands for all fragments of the ledger, in place of the first entry of a fragment."""
 
 
 class TaskQueue(Enum):
@@ -49,7 +49,7 @@ class DamagedCopies:
     Attributes:
         bookie_id: The bookie; "" stands for every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
-        ranges: The damaged entries. Empty: every entry of the fragment that the bookie holds.
+        ranges: The damaged entries. If empty, all entries of the fragment that the bookie holds.
     """
 
     bookie_id: str
@@ -63,10 +63,11 @@ class Task:
 
     Attributes:
         version: The version of the note, or of the mark, before the lock was taken.
-        lost: Of a mark: the bookies that were lost.
-        damaged: Of holes: the copies that are damaged. Missing copies are found by lists.
-        moves: Of moves: each bookie that must be replaced, with the first entry of the fragment, or
-            `WHOLE_LEDGER`.
+        lost: For a mark: the bookies that were lost.
+        damaged: For holes: the copies that are damaged. The lists of the bookies show the missing
+            copies.
+        moves: For moves: each bookie that must be replaced, with the first entry of the fragment,
+            or `WHOLE_LEDGER`.
     """
 
     queue: TaskQueue
@@ -90,7 +91,7 @@ class UnreadableEntries:
     """Consecutive entries that no bookie returned.
 
     Attributes:
-        is_lost: Whether every bookie of the write set denied them twice: before and after a sync.
+        is_lost: Whether every bookie of the write set denied them both before and after a sync.
         answers: Pairs of a bookie and its answer.
     """
 
@@ -101,7 +102,10 @@ class UnreadableEntries:
 
 
 class JobOutcome(Enum):
-    """Why a job ended. After `HEALED` and `DELETED`, the task ends; otherwise it is tried again."""
+    """Why a job ended.
+
+    After `HEALED` and `DELETED`, the task ends. After all others, a worker tries it again.
+    """
 
     HEALED = "healed"
     DELETED = "the ledger does not exist"
@@ -131,16 +135,17 @@ class JobOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadTask:
-    """Load the task of the ledger, after a sync: `TaskLoaded`."""
+    """Load the task of the ledger, after a sync. Reply: `TaskLoaded`."""
 
     request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class TakeLock:
-    """Take the lock of the ledger in the current session: `LockTaken`.
+    """Take the lock of the ledger in the current session. Reply: `LockTaken`.
 
-    All later requests of the job belong to this session. After its end, the host drops the job.
+    All later requests of the job belong to this session. When the session has ended, the host drops
+    the job.
     """
 
     request: int = 0
@@ -148,21 +153,21 @@ class TakeLock:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseLock:
-    """Release the lock: `LockReleased`."""
+    """Release the lock. Reply: `LockReleased`."""
 
     request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ListRegistered:
-    """List the registered bookies, after a sync: `RegisteredListed`."""
+    """List the registered bookies, after a sync. Reply: `RegisteredListed`."""
 
     request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """List the entries of the ledger that a bookie holds: `EntriesListed`."""
+    """List the entries of the ledger that a bookie holds. Reply: `EntriesListed`."""
 
     bookie_id: str
     request: int = 0
@@ -170,7 +175,7 @@ class ListEntries:
 
 @dataclass(frozen=True, slots=True)
 class ForceEntries:
-    """Sync all entries of the ledger that the bookie has received: `EntriesForced`.
+    """Sync all entries of the ledger that the bookie has received. Reply: `EntriesForced`.
 
     `entry_id` is an entry that the bookie holds.
     """
@@ -182,7 +187,7 @@ class ForceEntries:
 
 @dataclass(frozen=True, slots=True)
 class ReadCopies:
-    """Read consecutive entries from one bookie, without a fence: `CopiesRead`."""
+    """Read consecutive entries from one bookie, without a fence. Reply: `CopiesRead`."""
 
     bookie_id: str
     first_entry_id: int
@@ -192,7 +197,7 @@ class ReadCopies:
 
 @dataclass(frozen=True, slots=True)
 class AddCopies:
-    """Store copies on a bookie, unchanged, as a recovery add: `CopiesAdded`."""
+    """Store unchanged copies on a bookie, with recovery adds. Reply: `CopiesAdded`."""
 
     bookie_id: str
     copies: tuple[Copy, ...]
@@ -201,7 +206,7 @@ class AddCopies:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Delete the task at its version, in the session that took the lock: `TaskDeleted`.
+    """Delete the task at its version, in the session that took the lock. Reply: `TaskDeleted`.
 
     Attributes:
         version: The version of the task.
@@ -216,7 +221,7 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True)
 class ReportUnreadable:
-    """Store which entries are unreadable; with no entries, delete the report: `Reported`."""
+    """Store which entries are unreadable. Without entries, delete the report. Reply: `Reported`."""
 
     entries: tuple[UnreadableEntries, ...]
     request: int = 0
@@ -224,7 +229,7 @@ class ReportUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class MeasureQuiet:
-    """Measure for how long an open ledger has got no entry: `QuietMeasured`."""
+    """Measure how long an open ledger has got no entry. Reply: `QuietMeasured`."""
 
     bookies: tuple[str, ...]
     request: int = 0
@@ -232,14 +237,14 @@ class MeasureQuiet:
 
 @dataclass(frozen=True, slots=True)
 class ReadFloor:
-    """Read the last entry of the ledger that a log lists: `FloorRead`."""
+    """Read the last entry of the ledger that a log lists. Reply: `FloorRead`."""
 
     request: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverForCopies:
-    """Fence and close the ledger, not below `floor`: `LedgerRecovered`."""
+    """Fence the ledger, and close it at `floor` or later. Reply: `LedgerRecovered`."""
 
     floor: int
     request: int = 0
@@ -251,8 +256,8 @@ class JobEnded:
 
     Attributes:
         detail: The bookie or the reason, for an operator.
-        entries_copied: Entries that the job stored on bookies.
-        bytes_copied: Their stored bytes.
+        entries_copied: Number of entries that the job stored on bookies.
+        bytes_copied: Number of the stored bytes of these entries.
         replaced: Number of members that the job replaced in the record.
     """
 
@@ -290,7 +295,7 @@ Effect = Request | JobEnded
 
 @dataclass(frozen=True, slots=True)
 class TaskLoaded:
-    """The outcome is OK, GONE or UNAVAILABLE; `task` is present exactly with OK."""
+    """The outcome is OK, GONE or UNAVAILABLE. `task` is present only if the outcome is OK."""
 
     request: int
     outcome: MetadataOutcome
@@ -334,13 +339,13 @@ class RegisteredListed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesListed:
-    """OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
+    """With OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
 
-    After each other code, it is unknown what the bookie holds.
+    With any other code, it is unknown what the bookie holds.
 
     Attributes:
-        given_up: The entries that an operator gave up, ascending. `ranges` contain them, so they
-            are not missing, but no bookie may be able to return them.
+        given_up: The entries that an operator gave up, ascending. `ranges` contains them too, so
+            they do not count as missing. Perhaps no bookie can return them.
     """
 
     request: int
@@ -351,7 +356,7 @@ class EntriesListed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesForced:
-    """OK: all entries that the bookie received before are durable."""
+    """OK means that all entries are durable that the bookie received before the request."""
 
     request: int
     code: Code
@@ -359,7 +364,7 @@ class EntriesForced:
 
 @dataclass(frozen=True, slots=True)
 class CopiesRead:
-    """OK: at least one entry, from the first requested one on, without gaps."""
+    """With OK: at least one entry. The entries begin with the first requested one, without gaps."""
 
     request: int
     code: Code
@@ -370,7 +375,8 @@ class CopiesRead:
 class CopiesAdded:
     """The answer of the bookie.
 
-    `connection` is the number of the connection. The answers of one connection are of one process.
+    `connection` is the number of the connection. All answers on one connection are from one process
+    of the bookie.
     """
 
     request: int
@@ -380,7 +386,7 @@ class CopiesAdded:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeleted:
-    """Whether the task was deleted. Neither it nor the record had changed then."""
+    """Whether the task was deleted. If so, neither the task nor the record had changed."""
 
     request: int
     outcome: MetadataOutcome
@@ -397,7 +403,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class QuietMeasured:
-    """Time without an entry since this worker first looked; 0 if it is unknown."""
+    """Time without a new entry since the first measurement of this worker; 0 if it is unknown."""
 
     request: int
     quiet_ms: int

@@ -78,7 +78,7 @@ class LackingByLists:
 def members_to_list(
     metadata: LedgerMetadata, registered: RegisteredListed, task: Task
 ) -> tuple[str, ...]:
-    """The registered members whose entries the pass must know, each once."""
+    """The registered members whose entries the pass must list, each once."""
     if task.queue is TaskQueue.MOVE:
         return ()
     members = (name for one, _ in healable_fragments(metadata) for name in one.ensemble)
@@ -127,7 +127,7 @@ def _look_at_last(
 ) -> None:
     """Look at the last fragment of a ledger that is not closed.
 
-    A registered bookie never causes a fence. If it must be replaced, the writer does this.
+    A registered bookie never causes a fence. If it must be replaced, its writer replaces it.
     """
     for name in last.ensemble:
         if is_registered(registered, name):

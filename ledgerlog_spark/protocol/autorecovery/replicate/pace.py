@@ -1,8 +1,8 @@
 """The byte rate of a worker: a token bucket, which slows down while its targets are slow.
 
-The adds of a worker delay each other, above all those to one target. So the time of an add is
-divided by the bytes that were in flight when it was sent. The host passes the time. All times are
-of its monotonic clock.
+The adds of a worker delay each other, above all the adds to one target. So the time of an add is
+divided by the number of bytes that were in flight when it was sent. The host passes the time. All
+times are readings of its monotonic clock.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ slower, its new speed counts as usual after some minutes."""
 FIRST_ADDS = 32
 """The usual time is the mean of this number of adds. Before that, no target counts as slow."""
 FIXED_BYTES = 64 << 10
-"""This number is added to the bytes in flight, so that adds of all sizes can be compared."""
+"""A fixed number of bytes for each add, for the time that does not depend on its size. So runs of
+all sizes can be compared."""
 UNLIMITED_RATE_MIN = 1 << 20
-"""Without a limit, the rate is never lower than this number of bytes per second."""
+"""If the worker has no limit, its rate is never below this number of bytes per second."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddLoad:
-    """Bytes of all adds in flight when an add was sent, with its own bytes.
+    """The bytes in flight when an add was sent, including the bytes of this add.
 
     Attributes:
-        target_bytes: Bytes in flight to its target.
+        target_bytes: Bytes in flight to the target of the add.
         total_bytes: Bytes in flight to all targets.
     """
 
@@ -53,7 +54,7 @@ class UsualTime:
     _grown_ms: float = 0.0
 
     def note(self, duration_ms: float, in_flight_bytes: int, now_ms: float) -> None:
-        """Note an add. The usual time follows slowly; it rises while adds are slow."""
+        """Note an add. The usual time changes slowly; while adds are slow, it rises steadily."""
         taken_ms = duration_ms * FIXED_BYTES / (FIXED_BYTES + in_flight_bytes)
         self._count += 1
         if self._count <= FIRST_ADDS:
@@ -95,7 +96,7 @@ class CopyPace:
     _taken_ms: float = 0.0
 
     def take(self, size_bytes: int, now_ms: float) -> float:
-        """Take bytes from the bucket. Return for how long to wait before the next copy, in ms."""
+        """Take bytes from the bucket. Return how long to wait before the next copy, in ms."""
         self._measure(size_bytes, now_ms)
         rate = self.rate()
         if not rate:
@@ -123,10 +124,9 @@ class CopyPace:
     def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
         """Note how long a target took for an add. Halve the rate while targets are slow.
 
-        They are slow if the adds are slow for the bytes in flight to their target, and also for the
+        Targets are slow if adds are slow both for the bytes in flight to their target and for the
         bytes in flight to all targets. If only the first is true, the worker itself may be busy
-        with other targets. If only the second is true, the worker may use fewer targets than
-        before.
+        with other targets. If only the second is true, it may use fewer targets than before.
         """
         self._by_target.note(duration_ms, load.target_bytes, now_ms)
         self._by_total.note(duration_ms, load.total_bytes, now_ms)
@@ -141,9 +141,9 @@ class CopyPace:
                 self._measured = 1e3 * self._measured_bytes / elapsed_ms
 
     def _measure(self, size_bytes: int, now_ms: float) -> None:
-        """Measure the rate without a limit, from which the rate of a slow target is derived.
+        """Measure the rate of a worker without a limit. This rate is halved if targets are slow.
 
-        A time in which nothing is copied is not measured.
+        Times in which nothing is copied do not count.
         """
         if now_ms - self._taken_ms >= STEP_MS:
             self._measured_bytes, self._measured_from_ms = 0, now_ms

@@ -17,9 +17,9 @@ from ledgerlog_spark.protocol.ledger.quorum import owns
 def healable_fragments(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
     """The fragments that a worker may change, each with the entry after its last entry.
 
-    If the ledger is not CLOSED, its last fragment is omitted, because its entries may not be
-    confirmed. If the ledger is CLOSED, entries after its last entry do not count, so a fragment may
-    have no entry (AUTORECOVERY.md#X3).
+    If the ledger is not CLOSED, its last fragment is omitted, because the entries of this fragment
+    may not be confirmed. If the ledger is CLOSED, entries after its last entry do not count, so a
+    fragment may have no entry (AUTORECOVERY.md#X3).
     """
     fragments = metadata.fragments
     ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]

@@ -18,7 +18,7 @@ TaskKey = tuple[TaskQueue, int]
 
 @dataclass(slots=True)
 class FailedTask:
-    """A task that failed: how often in a row, and when it is due again."""
+    """A task that failed: the number of failures in a row, and the time when it is due again."""
 
     failures: int
     due_ms: float
@@ -37,7 +37,7 @@ class TaskSchedule:
         return frozenset(self._running)
 
     def due(self, keys: Iterable[TaskKey], now_ms: float) -> Iterator[TaskKey]:
-        """Yield the tasks that may begin now. The caller calls `begin` for each one it takes."""
+        """Yield the tasks that may begin now. The caller calls `begin` for each task it takes."""
         for key in keys:
             failed = self._failed.get(key)
             is_due = failed is None or failed.due_ms <= now_ms
@@ -54,9 +54,9 @@ class TaskSchedule:
 
         Args:
             queue: The queue.
-            after: Only ledgers above this id were looked for.
-            last: Only ledgers up to this id were looked for; None: up to the end of the queue.
-            found: The ledgers of the queue in this range of ids.
+            after: The walk began above this id.
+            last: The walk ended at this id; None if it ended at the end of the queue.
+            found: The ledgers that the walk found.
         """
         kept = {(queue, ledger_id) for ledger_id in found}
         gone = [
@@ -75,10 +75,10 @@ class TaskSchedule:
         self._running.add(key[1])
 
     def end(self, key: TaskKey, outcome: JobOutcome | None, now_ms: float) -> int:
-        """A job has ended; `outcome` is None if it was dropped. Return its failures in a row.
+        """A job has ended. Return the number of failures of its task in a row.
 
-        If another worker has the ledger, this is no failure, and the task is due after the first
-        pause.
+        `outcome` is None if the job was dropped. If another worker has the ledger, the job did not
+        fail, and the task is due after the first pause.
         """
         self._running.discard(key[1])
         if outcome is None or outcome.ends_task:

@@ -15,8 +15,8 @@ class Departure:
         deletes_cookie: Whether the cookie of the bookie is deleted at the end.
         is_over: Whether no ledger names the bookie.
         returns: Number of starts of the bookie during the vacation.
-        walks: Number of complete walks through all ledgers. After the first one, writers have left
-            or are leaving.
+        walks: Number of complete walks through all ledgers. After the first walk, writers have left
+            the bookie, or are leaving it.
         ledgers_total: Number of ledgers that the first walk found.
         bytes_total: Approximate bytes of their copies on the bookie.
         ledgers_left: Number of ledgers that are not moved yet.

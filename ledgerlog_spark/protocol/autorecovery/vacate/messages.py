@@ -125,7 +125,7 @@ class VacationBegun:
 
 @dataclass(frozen=True, slots=True)
 class VacationLoaded:
-    """Answer to `LoadVacation`; None if the vacation was cancelled."""
+    """Answer to `LoadVacation`. The vacation is None if it was cancelled."""
 
     request: int
     found: Versioned[Departure] | None
@@ -167,7 +167,7 @@ class MovesCounted:
 
 @dataclass(frozen=True, slots=True)
 class VacationWritten:
-    """Answer to `WriteVacation` and `Retire`. After OK, `version` is that of the written value."""
+    """Answer to `WriteVacation` and `Retire`. After OK, `version` is that of the new value."""
 
     request: int
     outcome: VacationOutcome

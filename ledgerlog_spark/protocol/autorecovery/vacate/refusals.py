@@ -91,7 +91,7 @@ class Surroundings:
 def refusals(held: Holdings, around: Surroundings, *, is_recovery: bool) -> list[str]:
     """Return a sentence with figures for each reason not to begin; empty if there is none.
 
-    `is_recovery` is True for a bookie that is down, and whose entries are copied from others.
+    `is_recovery` is True if the bookie is down, so that its entries are copied from other bookies.
     """
     bookie_id = held.bookie_id
     found = []

@@ -6,14 +6,15 @@ from ledgerlog_spark.model import LedgerMetadata
 
 
 def is_named(metadata: LedgerMetadata, bookie_id: str) -> bool:
-    """Whether a fragment of the ledger names the bookie, also a fragment without entries."""
+    """Whether a fragment of the ledger names the bookie. Fragments without entries count too."""
     return any(bookie_id in fragment.ensemble for fragment in metadata.fragments)
 
 
 def bytes_on(metadata: LedgerMetadata, bookie_id: str) -> int:
     """The approximate payload bytes of a ledger on a bookie; 0 if the ledger is not closed.
 
-    All entries count as equally large, and striped entries as equally distributed.
+    The estimate assumes that all entries have the same size, and that the entries of a striped
+    ledger are distributed equally over its bookies.
     """
     if not metadata.is_closed or metadata.last_entry_id < 0:
         return 0

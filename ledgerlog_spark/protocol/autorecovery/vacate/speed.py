@@ -11,11 +11,11 @@ WINDOW_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class VacatingRate:
-    """How fast copies move.
+    """The speed of the moves.
 
     Attributes:
-        ledgers_per_s: Ledgers in a second.
-        bytes_per_s: Bytes in a second.
+        ledgers_per_s: Ledgers that move in a second.
+        bytes_per_s: Bytes that move in a second.
         left_s: Estimated seconds to the end; None if nothing moved in the window.
     """
 

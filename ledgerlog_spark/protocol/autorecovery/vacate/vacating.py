@@ -1,13 +1,13 @@
 """Moves the copies of one bookie away, until no ledger names it.
 
 The machine walks through all ledgers and queues a move of each ledger that names the bookie. The
-replication workers take these moves. Clients may use lists of writable bookies that are old and
-still contain this bookie. So the machine waits until all these lists were certainly refreshed. A
-walk that begins after this wait, and finds no ledger that names the bookie, ends the vacation
+replication workers take these moves. Clients may use old lists of writable bookies, which still
+contain this bookie. So the machine waits until all clients have certainly read a newer list. If a
+walk begins after this wait, and finds no ledger that names the bookie, it ends the vacation
 (AUTORECOVERY.md#Y6).
 
-Two hosts may run this machine for the same vacation. Each write compares the version, and a move
-that is queued twice is one move.
+Two hosts may run this machine for the same vacation. This does no harm: each write compares the
+version, and a move that is queued twice is one move.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -30,9 +30,9 @@ class VacatingSettings:
     """Times of a vacation, in ms.
 
     Attributes:
-        quiet_ms: Time from the first look that finds the bookie not writable to the begin of the
-            walk that may end the vacation. It is longer than the age of any list of writable
-            bookies.
+        quiet_ms: The quiet time. It begins with the first look that finds the bookie not writable.
+            A walk that begins after this time may end the vacation. No list of writable bookies
+            that a client uses is as old as this time.
         poll_ms: Time between two looks at the bookie and the moves.
         walk_ms: Time after which the ledgers are walked again although moves are left.
     """
@@ -107,7 +107,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         before, self._version = self._version, event.found.version
         self._departure = event.found.value
         if before is not None and before.incarnation != self._version.incarnation:
-            # It was cancelled meanwhile, and the bookie was writable.
+            # The vacation was cancelled meanwhile, so the bookie was writable.
             self._forget_quiet()
             self._left_at_walk = None
         if self._departure.is_over:
@@ -120,7 +120,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             return []
         effects: list[m.Effect] = []
         if event.registration != self._registration:
-            # It may have been writable between the two registrations.
+            # The bookie may have been writable between the two registrations.
             self._forget_quiet()
             self._registration = event.registration
         if event.sight is m.BookieSight.WRITABLE:

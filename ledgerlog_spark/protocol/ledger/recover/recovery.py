@@ -109,7 +109,7 @@ class LedgerRecovery(UpdatingMachine):
         self._failed = FailedBookies()
         self._request = 0
         self._may_have_written = False
-        self._base: Versioned[LedgerMetadata]  # the metadata when this attempt fenced
+        self._base: Versioned[LedgerMetadata]  # the metadata from which this attempt began
         self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
         self._closing_fragments: tuple[Fragment, ...] = ()  # those that this attempt writes

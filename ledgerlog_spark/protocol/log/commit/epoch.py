@@ -50,8 +50,8 @@ class Joined:
     version: Version  # version of the producer record, under which registrations are created
     is_replay: bool  # a batch job must write nothing, because its batch is committed
     last_batch_id: int
-    # this machine requested the epoch, so the ledgers of older epochs have to be sealed; False if
-    # the run was already the current run
+    # Whether this machine made the run the current one. Then the ledgers of older epochs must be
+    # sealed.
     took_over: bool = False
 
 
