@@ -44,7 +44,7 @@ def undocumented(name: str, call: Any, function: Callable[..., Any]) -> Iterator
         yield f"{name}: no Args"
     written = inspect.unwrap(function)
     waits = inspect.iscoroutinefunction(written) or inspect.isasyncgenfunction(written)
-    has_errors = "Raises:" in text or re.search(r"rrors (?:are those |as )of `", text)
+    has_errors = "Raises:" in text or re.search(r"rrors (?:are those |as )?of `", text)
     if waits and member not in RAISES_NOTHING and not has_errors:
         yield f"{name}: no Raises"
 
