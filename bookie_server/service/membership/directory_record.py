@@ -225,7 +225,7 @@ class DirectoryRecord:
                 await self.advance()
 
     async def advance(self) -> None:
-        """End an interval: raise the counters of directories with records, write the record."""
+        """End an interval: raise the counters of directories with new records. Write the record."""
         assert self._storages, "the counters are followed after the start"
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
