@@ -192,7 +192,7 @@ class Bookie:
         return directory_at(path, self._sync_times.note, len(self.settings.places))
 
     async def close(self) -> None:
-        """Withdraw the registration, answer accepted requests for a limited time, close storage."""
+        """Withdraw the registration, answer accepted requests in limited time, close storage."""
         self._view.stop()
         await self._closers.aclose()
 

@@ -219,7 +219,7 @@ class Boot:
         return synced
 
     async def _commit_losses(self, entries: Iterable[FileEntry]) -> None:
-        """Commit that records may be lost, before the boot changes a file that shows the loss."""
+        """Commit the possible loss, before the boot changes a file that shows the loss."""
         health, manifest = self.shared.health, self.shared.store.current
         health.check_epoch += 1
         if self.losses:

@@ -23,7 +23,7 @@ TOGETHER_FRAMES_MIN: Final = 2
 SEGMENT_BYTES_MAX: Final = 1 << 20
 """Maximum size of the frames of a segment, and so of a run."""
 COPIED_ENTRY_BYTES_MAX: Final = 16_384
-"""A larger add is stored alone, without a copy, because its copy would cost more than it saves."""
+"""A larger add is stored alone, without a copy, because a copy would cost more than a run saves."""
 ENTRY_COST_BYTES: Final = 128
 """Memory of an entry of a run in addition to its frame: its id, its length and its answer."""
 
