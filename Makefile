@@ -1,6 +1,6 @@
 # Every target sets itself up: it needs Python 3.11 or later, a Java 17 runtime, and make. The tests
 # with a browser need Chromium.
-# `make help` lists them.
+# `make help` lists the targets.
 
 PYTHON ?= python3
 VENV := .venv
@@ -26,19 +26,19 @@ ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The tests of a file share processes that start slowly, so they run together. The files run in the
 # order of the tree: the short unit tests come last, so all cores are busy until the end. Tests with
-# processes wait about half of their time, so there are four workers also on two cores.
+# processes wait about half of their time, so there are four workers even on two cores.
 PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
-# For pytest, in every target that calls it: make check PYTEST_ARGS='-x -k leader'
+# Arguments of pytest, for every target that calls pytest: make check PYTEST_ARGS='-x -k leader'
 PYTEST_ARGS ?=
-# COVERAGE=1 prints which lines of both packages are reached by `check`, `pytest` and `fuzz`.
+# With COVERAGE=1, `check`, `pytest` and `fuzz` print which lines of both packages they reach.
 COVERAGE ?=
 FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
-# What `make soak` runs, the short ones first.
+# The targets that `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test heal-test outage-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-loss sim-heal sim-coverage exactly-once interop mutation-score matrix
 
-# The tests start hundreds of Python processes: compiled modules halve the CPU time of each start.
+# The tests start hundreds of Python processes. Compiled modules halve the CPU time of each start.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
@@ -64,7 +64,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP) ## Install the virtual environment that all targets use
 
-demo: $(STAMP) ## Write real flights through Spark, kill a bookie meanwhile, read every row back
+demo: $(STAMP) ## Write real flights through Spark while a bookie is killed, and read every row back
 	$(BIN)/ledgerlog demo
 
 check: lint types ## Run the short checks of a change: style, types, unit tests, transcripts, architecture
@@ -150,7 +150,7 @@ sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of workers, auditors, 
 	$(BIN)/python -m tests.sim.vacate --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.joint --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
 
-sim-coverage: $(STAMP) ## Show what the schedules of the simulators reach, and what they never reach and why
+sim-coverage: $(STAMP) ## Show which code the schedules of the simulators reach, and why they do not reach the rest
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
@@ -164,7 +164,7 @@ crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of ra
 corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, and check all its answers
 	$(BIN)/python -m tests.corruption
 
-disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENOSPC and EIO, with power losses after it
+disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENOSPC and EIO, also with a power loss after the failure
 	$(BIN)/python -m tests.disk_errors
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends and compactions, in ROUNDS rounds
@@ -176,7 +176,7 @@ limbo-test: $(STAMP) ## Let bookies of a cluster under load lose records in seve
 heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait until every copy is back, and compare all copies
 	$(BIN)/python -m tests.heal_test --seed $(SEED)
 
-outage-test: $(STAMP) ## Kill one of three bookies for AWAY seconds, and ZooKeeper, under a leader, a stream and ledgers; compare all copies
+outage-test: $(STAMP) ## Kill one of three bookies for AWAY seconds, then ZooKeeper, under a leader, a stream and ledgers; compare all copies
 	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
@@ -191,7 +191,7 @@ leader-stream: $(STAMP) ## Stream 5,000,000 records while their leader rolls and
 complete-mode: $(STAMP) ## Replace a whole log 1,000 times and measure the used space of the bookies' disks
 	$(BIN)/python -m tests.complete_mode
 
-metadata-size: $(STAMP) ## Measure what 10,000 micro-batches leave in ZooKeeper
+metadata-size: $(STAMP) ## Measure the space in ZooKeeper that 10,000 micro-batches leave in use
 	$(BIN)/python -m benchmarks.metadata_size
 
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
@@ -205,13 +205,13 @@ $(VENV)/duckdb/bin/python:
 tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the results of the 22 queries of TPC-H on logs and on the same rows in Parquet
 	$(BIN)/python -m tests.tpch --python $(VENV)/duckdb/bin/python
 
-ack-audit: $(STAMP) ## Trace a bookie: check that it syncs each add before its answer (needs strace)
+ack-audit: $(STAMP) ## Trace a bookie, and check that it syncs each add before it answers the add (needs strace)
 	$(BIN)/python -m tests.ack_audit
 
-mutation-score: $(STAMP) ## Count how many mutations (plausible mistakes) the simulators and the tests notice; ONLY=FILE,NAME chooses some
+mutation-score: $(STAMP) ## Count the mutations (plausible mistakes) that the simulators and the tests detect; ONLY=FILE,NAME chooses some
 	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
-random-search: $(STAMP) ## Count how many mutations of the storage random schedules alone find
+random-search: $(STAMP) ## Count the mutations of the storage that random schedules alone find
 	$(BIN)/python -m tests.mutation.random_search $(if $(ONLY),--only $(ONLY))
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
@@ -221,7 +221,7 @@ matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
 
-bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the pace for SECONDS; check that memory and disk use do not grow
+bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the usual pace for SECONDS; check that memory and disk use do not grow
 	$(BIN)/python -m tests.bookie_soak --seconds $(SECONDS)
 
 many-ledgers: $(STAMP) ## Measure how long 100,000 ledgers delay the event loop and the adds of a bookie

@@ -4,7 +4,7 @@ Each tool locks the directory, so that no bookie can use it at the same time. Th
 with the code of the storage. Only `rebuild`, `format`, `versions` and `cookies` change files.
 
 - `directory`: opens a directory, and reads its MANIFEST, ledger states and files.
-- `excerpts`: the part of a long list that a command prints.
+- `excerpts`: the printed part of a long list.
 - `inspect`: the content of files, as rows. `journal_files`: the content of journal files, as rows.
 - `check`: verifies all checksums and all relations between the files.
 - `check_index`: compares the index of a file with the records of the file.
@@ -12,5 +12,6 @@ with the code of the storage. Only `rebuild`, `format`, `versions` and `cookies`
 - `rebuild`: writes the index of a file again.
 - `versions`: writes the MANIFEST in another version.
 - `format`: deletes the files of a directory.
-- `cookies`: shows, creates, mends and deletes the cookie of a bookie, also in the metadata store.
+- `cookies`: shows, creates, corrects and deletes the cookie of a bookie, also in the metadata
+  store.
 """

@@ -1,4 +1,4 @@
-"""Verifies the files of a directory: all checksums, and that the files fit together."""
+"""Verifies the files of a directory: all checksums, and the relations between the files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Defect:
 
     Attributes:
         file: Name of the file.
-        offset: Offset of the damage in bytes; None if it is not at one place.
+        offset: Offset of the damage in bytes; None if the damage has no single place.
         what: The defect, in words.
     """
 
@@ -47,9 +47,9 @@ class Report:
     """The result of a check.
 
     Attributes:
-        limit: Number of defects that are kept. All defects are counted.
+        limit: Maximum number of defects that are kept. All defects are counted.
         findings: The first defects.
-        notes: States that are no defects, but that an operator may have to handle.
+        notes: Conditions that are no defects, but may need an action of an operator.
         wrong: Number of all defects.
         seen: Numbers of the verified items, by kind.
     """
@@ -99,7 +99,7 @@ async def check(directory: RestingDirectory, limit: int) -> Report:
 
 
 def _check_manifest(directory: RestingDirectory, report: Report) -> None:
-    """Compare the MANIFEST with itself and with the names in the directory."""
+    """Check that the MANIFEST is consistent, and compare it with the names in the directory."""
     manifest, names = directory.manifest, directory.names
     ids = [entry.file_id for entry in manifest.files]
     if ids != sorted(set(ids)) or (ids and ids[-1] >= manifest.next_file_id):
@@ -135,7 +135,7 @@ async def _check_header(handle: File, entry: FileEntry, report: Report) -> None:
         sector = data[start : start + SECTOR_SIZE]
         alone = (bytes(start) + sector).ljust(HEADER_AREA_SIZE, b"\0")
         if is_intact and any(sector) and decode_slot_header(alone) is None:
-            # A crash may leave a torn sector, and the other sector is enough.
+            # A crash may leave one torn sector. The other sector is sufficient.
             report.note(f"{entry.slot} has a damaged header sector at byte {start}")
     report.seen["headers"] += 1
 
@@ -171,7 +171,7 @@ async def _check_finished(
 
 
 def _check_records(scan: FinishedScan, report: Report) -> None:
-    """Check that each record of a finished file is there."""
+    """Check that each record of a finished file exists."""
     for gap in scan.gaps:
         if gap.record is not None:
             report.find(scan.entry.slot, gap.offset, _damaged(gap.record))

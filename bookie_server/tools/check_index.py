@@ -17,7 +17,7 @@ from bookie_server.storage.slices import run_in_slices
 GiveWay = Callable[[], Awaitable[None]]
 
 WRONG_MAX = 1_000
-"""Number of differences that are described for one file."""
+"""Maximum number of differences that are described for one file."""
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ async def compare_index(
 ) -> Comparison:
     """Compare each pointer of the index with its record, and each record with the index.
 
-    `tombstones` are those of the ledger-state file, which belongs to the MANIFEST.
+    `tombstones` are the tombstones in the ledger-state file that the MANIFEST names.
 
     Raises:
         CorruptRecordError: A part of the index is damaged.

@@ -1,4 +1,4 @@
-"""Shows and mends the cookies of a bookie, and its record in the metadata store.
+"""Shows and corrects the cookies of a bookie, and its record in the metadata store.
 
 A directory and the store each have a cookie, which names the bookie and its directories. The
 MANIFEST and the bookie's record each have the id and the counters of the directory.
@@ -67,7 +67,7 @@ class Stored:
 
 
 async def stored_about(stores: MetadataStores, bookie_id: str) -> Stored:
-    """Read what the metadata store has about a bookie."""
+    """Read the nodes of a bookie in the metadata store."""
     registration = stores.registration
     await registration.sync()
     writable, read_only = await registration.writable(), await registration.read_only()
@@ -90,7 +90,7 @@ async def stored_about(stores: MetadataStores, bookie_id: str) -> Stored:
 class Held:
     """What the files of a directory contain about its bookie.
 
-    `problem` is why a file cannot be read, or empty.
+    `problem` is the reason why a file cannot be read, or empty.
     """
 
     path: str
@@ -100,7 +100,7 @@ class Held:
 
 
 def held_in(path: Path) -> Held:
-    """Read the cookie and the MANIFEST of a directory, whose bookie may run."""
+    """Read the cookie and the MANIFEST of a directory. Its bookie may be running."""
     cookie, identity, problem = None, None, ""
     try:
         cookie = cookie_of(path)
@@ -172,7 +172,7 @@ def _paths(cookie: Cookie) -> frozenset[str]:
 
 
 def cookie_of(path: Path) -> Cookie | None:
-    """Return the cookie of a directory, or None if it has none.
+    """Return the cookie of a directory, or None if it has no cookie.
 
     Raises:
         CookieMismatchError: The cookie is damaged.
@@ -206,7 +206,7 @@ async def create(stores: MetadataStores, path: Path) -> Stored:
     Raises:
         ConfigurationError: The store has the cookie, or the bookie runs.
         CookieMismatchError: A directory has no cookie, or belongs to another cluster or bookie.
-        DirectoryIdentityError: A directory is not the newest that the store has seen.
+        DirectoryIdentityError: A directory is not in the newest state that the store has recorded.
     """
     async with _own_directory(stores, path) as (directory, cookie, stored):
         if stored.cookie is not None:
@@ -242,13 +242,15 @@ async def fix(stores: MetadataStores, path: Path, bookie_id: str | None) -> list
     """Write the path of a moved directory into its files and into the store.
 
     Return the names of the changed parts. The MANIFEST is written first, then the cookie of the
-    directory, then the store. After an interruption, a second call does the rest.
+    directory, then the store. After an interruption, a second call completes the change.
 
     Raises:
-        ConfigurationError: The bookie runs, or the store has no cookie of it.
+        ConfigurationError: The bookie runs, or the store has no cookie of the bookie.
         CookieMismatchError: The directory has no cookie, or belongs to another bookie or cluster.
-        DirectoryIdentityError: The directory is not the newest that the store has seen.
-        MovedDirectoryError: The last run did not stop cleanly, and left something elsewhere.
+        DirectoryIdentityError: The directory is not in the newest state that the store has
+            recorded.
+        MovedDirectoryError: The last run did not stop cleanly, and left data outside of the
+            directory.
     """
     async with _own_directory(stores, path) as (directory, cookie, stored):
         if bookie_id not in (None, cookie.bookie_id):
@@ -370,8 +372,8 @@ def _require_newest(path: str, identity: DirectoryIdentity, stored: Stored) -> N
 async def _move(directory: RestingDirectory, known: KnownBookie | None) -> None:
     """Write a MANIFEST with the new path. A moved directory gets a new id (ADR 37).
 
-    If an earlier move was interrupted, the record has the id and the counter from before that
-    move. Both are kept, so that a run of the original since then is noticed.
+    If an earlier move was interrupted, the record has the id and the counter from before that move.
+    Both are kept, so that a later run of the original directory is noticed.
     """
     require_own_directory(directory.shared)
     before, shared = directory.manifest, directory.shared

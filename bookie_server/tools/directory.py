@@ -34,7 +34,7 @@ OPEN_FILES_MAX = 64
 
 
 class NoMetadata:
-    """A metadata check for a tool, which has no metadata store."""
+    """The metadata check of a tool, which has no metadata store."""
 
     async def check(self, ledger_id: int) -> MetadataAnswer:  # noqa: ARG002 - always the same
         """Answer that the store could not be reached."""
@@ -95,7 +95,7 @@ def _require_bookie_files(path: Path) -> None:
 def _proves_a_bookie(path: Path) -> bool:
     """Return whether a file proves that its directory belongs to a bookie.
 
-    Directories of other programs have files with the names VERSION and MANIFEST too.
+    Other programs also have files with the names VERSION and MANIFEST in their directories.
     """
     if is_slot_name(path.name) or is_state_name(path.name):
         return True
@@ -163,11 +163,11 @@ class RestingDirectory:
         return file
 
     async def index_or_rebuilt(self, entry: FileEntry) -> FinishedFile:
-        """Return a finished file with its index, or with an index that is rebuilt in memory.
+        """Return a finished file with its index, or with an index that was rebuilt in memory.
 
         Raises:
             MissingFileError: The file does not exist.
-            StorageError: The device can read neither its index nor its records.
+            StorageError: The device can read neither the index nor the records of the file.
         """
         try:
             return await self.indexed(entry)
@@ -221,7 +221,7 @@ def shared_of(files: OsFileSystem) -> Shared:
 
 
 def unfinished_run(manifest: Manifest) -> str:
-    """Return a warning if the synced entry-log files may lack entries of the last run."""
+    """Return a warning if the synced entry-log files may lack entries of the last run, or ""."""
     run = manifest.run
     if run is None:
         return ""

@@ -1,4 +1,4 @@
-"""The entries of one ledger in a directory, in order. The newest copy of an entry counts."""
+"""The entries of one ledger in a directory, in order. Only the newest copy of an entry is read."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Ranges:
 
 @dataclass(slots=True)
 class DumpResult:
-    """The entries that a reading found and did not find."""
+    """The numbers of entries that a reading found and did not find."""
 
     is_known: bool = True  # the directory has a state of the ledger
     entries: int = 0
@@ -69,8 +69,8 @@ class _Source:
 class LedgerEntries:
     """Reads the entries of one ledger.
 
-    The memory does not grow with the number of entries in finished files. The records of the open
-    files are in memory, as in a running bookie.
+    The memory use does not grow with the number of entries in finished files. The records of the
+    open files are in memory, as in a running bookie.
     """
 
     def __init__(self, directory: RestingDirectory, ledger_id: int) -> None:
@@ -100,7 +100,7 @@ class LedgerEntries:
                 at = min(later)
                 continue
             newest = max(begun, key=_origin)
-            # After the end of any of these pieces, another file may have the newest copy.
+            # After each end of a piece, another file may have the newest copy.
             ends = [source.piece.last for source in begun if source.piece is not None]
             end = min([*ends, *(each - 1 for each in later)])
             if last is not None:
@@ -173,7 +173,7 @@ class LedgerEntries:
                     yield rebuilt
 
     async def _rebuild(self, file: FinishedFile) -> None:
-        """Rebuild the index of a file; the file is in doubt if not all its records can be read."""
+        """Rebuild the index of a file. The file stays in doubt if a record cannot be read."""
         doubts, file_id = self._directory.shared.health.files_in_doubt, file.entry.file_id
         doubts.add(file_id)
         with contextlib.suppress(StorageError):
@@ -228,7 +228,7 @@ def _origin(source: _Source) -> int:
 
 
 def _fitting(lengths: tuple[int, ...]) -> int:
-    """Return how many entries fit in a portion, at least 1."""
+    """Return the number of entries that fit in a portion, at least 1."""
     size = count = 0
     for length in lengths:
         size += length
@@ -239,7 +239,7 @@ def _fitting(lengths: tuple[int, ...]) -> int:
 
 
 def _block(file: FinishedFile, number: int) -> Generator[Need, bytes, IndexBlock]:
-    """Return a block without keeping it in memory, because a ledger may have many."""
+    """Return a block without keeping it in memory, because a ledger may have many blocks."""
     data = yield Need(file.handle, file.block_offset(number), BLOCK_SIZE)
     return IndexBlock(data, number, file.identity)
 

@@ -1,4 +1,4 @@
-"""The part of a long list that a command prints."""
+"""The printed part of a long list."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Excerpt:
     """Consecutive rows of a list, and the key from which the list continues.
 
     Attributes:
-        rows: The rows, at most as many as the limit.
+        rows: The rows; their number does not exceed the limit.
         following: The key of the first row that is not in the excerpt; None at the end of the list.
     """
 

@@ -32,17 +32,18 @@ SINGLE_NAMES = (
 
 @dataclass(slots=True)
 class Plan:
-    """What a format deletes.
+    """The files that a format deletes and the files that it keeps.
 
     Attributes:
         names: Files of the directory, in the order in which they are deleted.
         journals: Files of journal directories, by the path of the directory.
-        entries: What the directory holds; empty if it certainly has no entry.
-        kept_journals: Journal directories whose files stay, because they may belong to the original
-            of a copied directory.
-        others: Names in the directory that stay, because they are not files of a bookie.
+        entries: Description of the entries in the directory; empty if it certainly has no entry.
+        kept_journals: Journal directories with files that are not deleted, because the files may
+            belong to the original of a copied directory.
+        others: Names of files in the directory that are not deleted, because they are not files of
+            a bookie.
         number: Name of the number in shared memory that a run without syncs may have left; empty if
-            it may belong to the original of a copied directory.
+            the number may belong to the original of a copied directory.
     """
 
     names: list[str]
@@ -63,7 +64,7 @@ async def plan_format(files: OsFileSystem) -> Plan:
     names = await files.names()
     slots = [name for name in names if is_slot_name(name)]
     states = [name for name in names if is_state_name(name)]
-    # The MANIFEST is first: without it, no bookie starts with the remaining files after a crash.
+    # The MANIFEST is deleted first. Then no bookie starts with the remaining files after a crash.
     ours = [name for name in (NAME,) if name in names] + slots + states
     ours += [name for name in SINGLE_NAMES if name in names]
     plan = Plan(ours, others=[name for name in names if name not in (*ours, "LOCK")])

@@ -26,7 +26,7 @@ VALID = "valid"
 DAMAGED = "damaged"
 """The header of a record is valid, but its body is damaged."""
 UNREADABLE = "unreadable"
-"""A record was expected here, but no valid header was found."""
+"""A record was expected at this offset, but no valid header was found."""
 
 
 def manifest_fields(directory: RestingDirectory) -> Row:
@@ -157,7 +157,7 @@ def _unreadable(entry: FileEntry, offset: int, sequence: int) -> Row:
 
 
 async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Excerpt:
-    """Return the pieces in the index of a finished file; keys count the pieces from 0.
+    """Return the pieces in the index of a finished file; keys are their numbers, from 0.
 
     Raises:
         ConfigurationError: The file is open, so it has no index.
@@ -210,7 +210,7 @@ async def ledger(
 ) -> tuple[Row, Excerpt]:
     """Return the state of a ledger, and the ranges of its live entries in each file.
 
-    The keys of the ranges count them from 0.
+    The keys of the ranges are their numbers, counted from 0.
 
     Raises:
         LedgerNotFoundError: The directory has no state of the ledger.

@@ -20,13 +20,13 @@ from ledgerlog_spark.errors import ConfigurationError, StartupError
 
 VALID = "valid"
 TORN = "torn"
-"""The newest copy of a run is not whole: a power loss may have ended its write."""
+"""The newest copy of a run is not whole. A power loss may have interrupted its write."""
 DAMAGED = "damaged"
-"""A copy before the newest copy has a valid head and a damaged group. For a file: it has damage."""
+"""The copy has a valid head and a damaged group, and is not the newest. A file has such a copy."""
 UNREADABLE = "unreadable"
-"""A copy was expected here, but no valid head was found. For a file: the device cannot read it."""
+"""A copy was expected here, but has no valid head. Or the device cannot read the file."""
 OLDER = "older"
-"""A copy of an earlier pass through the file. No start uses it."""
+"""A copy of an earlier pass through the file. No start uses this copy."""
 MISSING = "missing"
 CUT_OFF = "cut off"
 
@@ -55,7 +55,7 @@ async def journal_copies(directory: RestingDirectory, name: str, start: int, lim
     """Return the copies in one journal file; keys are offsets in the journal file.
 
     Raises:
-        ConfigurationError: The MANIFEST lists no run with such a file.
+        ConfigurationError: The MANIFEST lists no run with this file.
         StorageError: The file is missing, or the device cannot read it.
         DirectoryLockedError: Another process has locked the journal directory.
     """

@@ -28,7 +28,7 @@ class Rebuild:
     Attributes:
         slot: Name of the file.
         outcome: `intact`, `rebuilt` or `refused`.
-        reason: The damage, or why the index was not written.
+        reason: The damage, or the reason why the index was not written.
         pieces: Number of pieces in the new index.
     """
 
@@ -41,7 +41,7 @@ class Rebuild:
 async def rebuild_indexes(directory: RestingDirectory, wanted: FileEntry | None) -> list[Rebuild]:
     """Write the damaged indexes again, from the records of their files.
 
-    `wanted` is the only file to look at; None for all finished files. An index is not written if a
+    `wanted` is the only file to check; None for all finished files. An index is not written if a
     record of the file is not readable and its ledger is unknown. With a new index, a bookie would
     deny that the entries of that record exist.
     """
@@ -69,7 +69,7 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
             "a record of the file is not readable, so its entries must stay unknown",
         )
     shared = directory.shared
-    # The entries of one ledger in a file are all older than its tombstone, or all newer.
+    # All entries of one ledger in a file are either older or newer than the ledger's tombstone.
     index = await run_in_slices(scan.index(shared.states.tombstone_of), shared.give_way)
     await _write(directory, file, index, scan.last_sequence)
     return Rebuild(entry.slot, REBUILT, damage, index.pieces)

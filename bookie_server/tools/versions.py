@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
-    """Write the MANIFEST with a version, and return the version before.
+    """Write the MANIFEST with a version, and return the previous version.
 
-    `version` is `FORMAT_VERSION` or `FORMAT_VERSION_BEFORE`. If the MANIFEST already has it,
-    nothing changes. The new MANIFEST is durable on return.
+    `version` is `FORMAT_VERSION` or `FORMAT_VERSION_BEFORE`. If the MANIFEST already has this
+    version, nothing changes. The new MANIFEST is durable on return.
 
     Raises:
         UncleanDirectoryError: The bookie did not stop cleanly, so an older version would not find
             its newest entries. Nothing was changed.
         WrongDirectoryError: The bookie has several directories. Nothing was changed.
-        UnrepairedDirectoryError: The directory is in doubt, or a ledger is in limbo, which an older
-            version does not store. Nothing was changed.
+        UnrepairedDirectoryError: The directory is in doubt, or a ledger is in limbo. An older
+            version does not store this state. Nothing was changed.
     """
     assert version in (FORMAT_VERSION, FORMAT_VERSION_BEFORE)
     shared = directory.shared
@@ -65,11 +65,12 @@ async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
 
 
 async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> FileEntry:
-    """Return an entry of the MANIFEST as a program without compaction understands it.
+    """Return an entry of the MANIFEST in the form for a program without compaction.
 
     If the index of a file is damaged, such a program treats the records up to `last_sequence` as
-    the content of the file. A file of copies has 0 there, so all its entries would be absent. The
-    losses of a damaged file are repaired, so it counts as undamaged.
+    the content of the file. In the entry of a file of copies, `last_sequence` is 0, so all its
+    entries would be absent. The losses of a damaged file are repaired, so the file counts as
+    undamaged.
     """
     entry = replace(entry, has_damage=False)
     if not entry.is_copies or entry.slot not in directory.names:
