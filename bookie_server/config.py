@@ -160,9 +160,9 @@ class BookieSettings(BaseSettings):
             the entry log and syncs it later, so a power loss can lose acknowledged entries. If the
             power fails while a bookie in this mode has unsynced entries, the bookie does not start
             again with its directory. The mode may change at each start.
-        journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
-            not allowed without it. It must exist. Each directory of a bookie needs a journal
-            directory of its own, in the same order.
+        journal_directory: Directory of the journal files. It is required in `write_mode` `journal`,
+            and not allowed in other modes. It must exist. Each directory of a bookie needs a
+            journal directory of its own, in the same order.
         journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
             of its journal file, as `unjournaled` does. A power loss can lose the entry.
         journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
@@ -179,10 +179,10 @@ class BookieSettings(BaseSettings):
             may have lost. Without this setting, such a start is refused, because the disk may only
             be unmounted. The setting is only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
-        release_wait_ms: Time without an add after which a pass also deletes the entries of a
-            closed ledger whose metadata no longer names the bookie, for example because the entries
-            were copied to another bookie. This time begins again when the bookie starts. 0 keeps
-            such entries.
+        release_wait_ms: A pass also deletes the entries of a closed ledger if its metadata no
+            longer names the bookie, for example because the entries were copied to another bookie,
+            and if the ledger got no add for this time. This time begins again when the bookie
+            starts. 0 keeps such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.

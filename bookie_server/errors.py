@@ -223,5 +223,5 @@ class ExitCode(enum.IntEnum):
     METADATA_UNAVAILABLE = 4
     """The metadata store could not be reached in time."""
     STORAGE_FAILED = 5
-    """The disk failed, or has no room for a start. All acknowledged entries are synced, except
-    those of a run without syncs."""
+    """The disk failed, or has no room for a start. All acknowledged entries are synced, except in a
+    run without syncs."""

@@ -84,7 +84,8 @@ class File(Protocol):
         """Make the file's data and size durable. Background syncs delay no other call.
 
         Raises:
-            SyncFailedError: Same meaning as in `write_synced`, also if the device has no room.
+            SyncFailedError: Same meaning as in `write_synced`. It is also raised if the device has
+                no room.
         """
 
     async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:

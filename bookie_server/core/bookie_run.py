@@ -29,7 +29,7 @@ class BookieRun:
     Attributes:
         run_id: 16 hex digits, different for each run.
         mode: The write mode of the run.
-        is_synced: False if the run acknowledged adds before any sync of their records.
+        is_synced: Whether the run acknowledged adds only after a sync of their records.
         journal: Path of the journal directory; "" if the run has no journal.
         journal_files: Number of journal files; 0 if the run has no journal.
         journal_file_bytes: Size of each journal file; 0 if the run has no journal.

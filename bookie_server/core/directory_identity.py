@@ -58,7 +58,7 @@ def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
 
 @dataclass(frozen=True, slots=True)
 class FoundOutside:
-    """What the bookie's record shows about a directory before the start of its storage.
+    """The facts about a directory in the bookie's record, before the start of its storage.
 
     Attributes:
         loss: The reason why entries may be lost; "" if no entries can be lost.

@@ -42,8 +42,9 @@ NO_THRESHOLDS = DiskSettings()
 class DiskSpace:
     """The bytes of a device.
 
-    `free` contains the bytes of freed files that the bookie keeps, because its next files use them,
-    and the bytes of a file of copies whose sources are freed soon.
+    `free` includes the bytes of freed files that the bookie keeps, because its next files use these
+    files. It also includes the bytes of a file of copies if the sources of the copies are freed
+    soon.
     """
 
     total: int = 0

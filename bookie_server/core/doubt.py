@@ -84,7 +84,7 @@ class FoundDirectory:
     """The state that a start finds in the directory and in the metadata store.
 
     Attributes:
-        has_manifest: False for an empty directory.
+        has_manifest: Whether the directory has a MANIFEST. An empty directory has none.
         is_known: Whether the metadata store has a cookie or another node of the bookie.
         starts: Counter in the MANIFEST, which increases at each start, and while data is written.
         node_starts: The same counter in the bookie's node.
@@ -126,7 +126,7 @@ def is_in_limbo(cleared_epoch: int | None, doubt: Doubt) -> bool:
 
 
 def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Denial:
-    """Return how to answer about an entry, a last entry or a LAC that the bookie does not have.
+    """Return the answer about an entry, a last entry or a LAC that the bookie does not have.
 
     Args:
         cleared_epoch: The epoch up to which the ledger is cleared; None if it has no state.
@@ -163,7 +163,7 @@ def standing_of(record: LedgerMetadata | None, bookie_id: str) -> Standing:
 
 
 class AddCheck(Enum):
-    """What a bookie does with the first regular add of a ledger after a possible loss."""
+    """The decision on the first regular add of a ledger after a possible loss."""
 
     TAKE = "take"
     FENCE = "fence the ledger, and refuse the add when the fence is durable"

@@ -155,7 +155,7 @@ class IndexEncoder:
             self._end_block()
 
     def end_ledger(self, total: LedgerTotal) -> None:
-        """Add the total of the ledger whose pieces were added last."""
+        """Add the total of the ledger to which the last added piece belongs."""
         self._totals.append(_total.pack(*total))
 
     def _end_block(self) -> None:

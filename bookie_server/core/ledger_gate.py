@@ -36,7 +36,7 @@ class Health:
     has_failed: bool = False  # after a failed write or sync, adds and fences are refused
     is_writable: bool = True  # there is a file for regular adds
     is_disk_full: bool = False  # the disk usage is too high for regular adds
-    is_set_read_only: bool = False  # an administrator wants regular adds to be refused
+    is_set_read_only: bool = False  # an administrator has set regular adds to be refused
     has_room: bool = True  # there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory

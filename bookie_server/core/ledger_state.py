@@ -95,7 +95,7 @@ class HeldLedger:
         return self.is_dropped and not self.is_released
 
     def end_release(self) -> None:
-        """End a release whose tombstone was not submitted. The entries stay."""
+        """End a release if its tombstone was not submitted. The entries stay."""
         if self.is_releasing:
             self.is_releasing = self.is_hidden = False
 

@@ -33,7 +33,7 @@ FORMAT_VERSION_BEFORE = 3
 NEW_KEYS = ("directory_id", "path", "journals", "starts", "changes", "previous_id", "doubt")
 """Keys of the newest version besides `run`. The previous version does not have these keys."""
 JOURNALS_MAX = 8
-"""Maximum number of listed runs whose journal files could not be removed yet."""
+"""Maximum number of listed runs with journal files that could not be removed yet."""
 NAME = "MANIFEST"
 
 

@@ -135,7 +135,7 @@ def chunk_checksums(body: Buffer, seed: int) -> tuple[int, ...]:
 def header_size_at(data: Buffer, identity: FileIdentity, offset: int) -> int:
     """Return the header size from the header at the start of `data`.
 
-    Raise CorruptRecordError if no header is there, or if the size is out of range.
+    Raise CorruptRecordError if there is no header, or if the size is out of range.
     """
     if len(data) < FIXED_SIZE:
         raise damage_at(identity, offset, "the file ends within a record header")

@@ -23,7 +23,7 @@ class AddPeriods:
 
     def __init__(self, wait_ms: int, now_ms: int) -> None:
         self._wait_ms = wait_ms
-        # when the newest periods began; the last number is that of the current period
+        # times at which the newest periods began; the last time is for the current period
         self._begun_ms = deque([now_ms])
         self.current = 0
 

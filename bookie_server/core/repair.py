@@ -257,7 +257,7 @@ class LedgerRepair:
         self._epoch = doubt.epoch
         self._has_state = has_state
         self._record: Versioned[LedgerMetadata] | None = None
-        self._unverified: Iterator[int] = iter(())  # what the bookie must hold, not verified yet
+        self._unverified: Iterator[int] = iter(())  # ids to hold that are not verified yet
         self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
         self._missing: list[int] = []
         self._missing_count = 0

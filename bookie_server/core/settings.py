@@ -55,7 +55,7 @@ class StorageSettings:
     file_size_bytes: int  # size of each entry-log file, allocated ahead
     in_flight_bytes_max: int  # maximum size of all adds without an answer; further adds get BUSY
     free_bytes_min: int  # with less free space, the bookie allocates no file and is read-only
-    open_files_max: int  # maximum number of open files; unused files are closed to open others
+    open_files_max: int  # maximum number of open files; unused files are closed first
     pieces_max: int = 100_000  # maximum number of pieces (core/pieces.py) in the index of a file
     lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for the ids and lengths of a file's adds
     # Maximum size of a group (records synced together); a group never exceeds 1/8 of a file.

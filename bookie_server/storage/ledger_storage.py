@@ -61,7 +61,7 @@ class LedgerStorage:
         self.was_unclean = boot.was_unclean
         self.found_losses = tuple(boot.losses)  # why this start raised the doubt
         self.failure: StorageError | None = None  # the error that ended the storage
-        self._has_other_failure = False  # another part than the journal has failed
+        self._has_other_failure = False  # a part other than the journal has failed
         # Called after a change of `is_writable` or `failure`.
         self.on_state_change: Callable[[], None] = lambda: None
         # Called after a change of the level in `disk`.

@@ -63,7 +63,7 @@ class Releases:
         return True
 
     def unhide(self, ledger_id: int) -> None:
-        """End the release of a ledger whose entries stay. Otherwise, do nothing."""
+        """End the release of a ledger, and keep its entries. Otherwise, do nothing."""
         state = self._shared.states.get(ledger_id)
         if state is not None:
             state.end_release()

@@ -88,7 +88,7 @@ async def stored_about(stores: MetadataStores, bookie_id: str) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """What the files of a directory contain about its bookie.
+    """The content of a directory's files about its bookie.
 
     `problem` is the reason why a file cannot be read, or empty.
     """
@@ -200,8 +200,8 @@ def decoded(data: bytes, place: str) -> Cookie:
 async def create(stores: MetadataStores, path: Path) -> Stored:
     """Write the cookie of a directory into the store, if it is missing or damaged there.
 
-    If the cookie lists several directories, all of them are read. Return the new content of the
-    store.
+    If the cookie lists several directories, all these directories are read. Return the new content
+    of the store.
 
     Raises:
         ConfigurationError: The store has the cookie, or the bookie runs.

@@ -210,7 +210,8 @@ def _row_of_copy(each: _Copy, slots: dict[tuple[int, bytes], str]) -> Row:
         "first_sequence": copy.first_sequence,
         "last_sequence": copy.last_sequence,
         "file_id": copy.file_id,
-        # None if the MANIFEST does not list the file. Then a start does not replay the group.
+        # The slot is None if the MANIFEST does not list the file. Then a start does not replay the
+        # group.
         "slot": slots.get((copy.file_id, copy.salt)),
         "file_offset": copy.offset,
         "needed_from": copy.needed_from,

@@ -38,7 +38,7 @@ class Candidate:
 
     @property
     def freed_per_copied(self) -> float:
-        """How many bytes are freed for each copied byte."""
+        """Number of bytes that are freed for each copied byte."""
         return (self.data_bytes - self.live_bytes) / max(self.live_bytes, 1)
 
 
@@ -104,7 +104,7 @@ class Withdrawals:
         self._pauses[file_id] = now_ms + pause_ms, pause_ms
 
     def waiting(self, file_ids: Collection[int], now_ms: int) -> set[int]:
-        """Return the files whose pause has not ended, and forget all files but `file_ids`."""
+        """Return the files that are still in their pause. Forget all files except `file_ids`."""
         for file_id in self._pauses.keys() - file_ids:
             del self._pauses[file_id]
         return {file_id for file_id, (end_ms, _) in self._pauses.items() if now_ms < end_ms}

@@ -1,8 +1,8 @@
 """The routes of the metrics port, as an application of WSGI.
 
-Paths and the names of JSON fields are those of BookKeeper's HTTP server. A request for an unknown
-path gets 404, and a request with another method 405. Requests that change the bookie get 403 unless
-the setting `admin_changes` allows them.
+BookKeeper's HTTP server has the same paths and names of JSON fields. A request for an unknown path
+gets 404, and a request with another method 405. Requests that change the bookie get 403 unless the
+setting `admin_changes` allows them.
 """
 
 from __future__ import annotations

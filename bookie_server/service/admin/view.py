@@ -161,7 +161,7 @@ class BookieView:
     def garbage_collection(self) -> dict[str, Any]:
         """Return the numbers of passes and compactions, and the last results.
 
-        The names of fields about compaction are those of BookKeeper.
+        Fields about compaction have the same names as in BookKeeper.
         """
         last = self._last_pass or Collected(is_whole=False)
         running_percent = self.serving.storage.compactor.running_percent

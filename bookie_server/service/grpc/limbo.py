@@ -22,7 +22,7 @@ TEXT_MAX: Final = 2_000
 
 
 class DoubtStorage(RepairStorage, Protocol):
-    """A storage whose doubt an operator may raise."""
+    """A storage with a doubt that an operator may raise."""
 
     async def raise_doubt(self) -> None:
         """Begin a new epoch, because records may be lost. The epoch is durable on return."""

@@ -1,7 +1,7 @@
 """The vacation of this bookie: an operator drains, decommissions or recovers it.
 
 A start writes the vacation before it checks the cookie, so an auditor that is about to delete the
-cookie notices the return (AUTORECOVERY.md#Y7). While the bookie runs, a watch reports changes.
+cookie detects the return (AUTORECOVERY.md#Y7). While the bookie runs, a watch reports changes.
 """
 
 from __future__ import annotations

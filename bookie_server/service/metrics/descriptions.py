@@ -64,7 +64,7 @@ MEANINGS: Final = {
     "auth_requests": "AUTH frames of Apache's clients.",
     "bad_frames": "Invalid requests, which were refused before they reached the storage.",
     "pauses": (
-        "How often the bookie stopped reading from a connection for a time, because there was no "
+        "Number of times that the bookie paused reading from a connection, because there was no "
         "room for its requests."
     ),
     "connections_opened": "Data connections that were accepted.",
@@ -160,8 +160,8 @@ MEANINGS: Final = {
         "them. 0 while nothing is in limbo."
     ),
     "repair_needs_operator": (
-        "Ledgers with entries whose existence all other bookies deny. **Above 0: `ledgerlog bookie "
-        "limbo list` shows them.**"
+        "Ledgers with entries that do not exist according to all other bookies. **Above 0: "
+        "`ledgerlog bookie limbo list` shows these ledgers.**"
     ),
     "repair_ledgers_cleared": "Ledgers that left limbo by a repair since the start.",
     "repair_entries_fetched": "Entries that the repair fetched from other bookies since the start.",
@@ -240,8 +240,8 @@ MEANINGS: Final = {
         "Size of the files that compaction freed, less the size of the files that it wrote."
     ),
     "storage_compaction_sources_withdrawn": (
-        "How often compaction could not read a file, which then stays. **Above 0: the disk lost "
-        "data.**"
+        "Number of times that compaction could not read a file. The file is then kept. **Above 0: "
+        "the disk lost data.**"
     ),
     "directory_ledgers": "`ledgers` of each directory; the label `directory` has its path.",
     "directory_entry_log_files": "`entry_log_files` of each directory.",
@@ -256,8 +256,8 @@ MEANINGS: Final = {
     "storage_scrubs": "Scrubs that reached their last file.",
     "storage_scrub_files": "Files that scrubs read.",
     "storage_scrub_files_skipped": (
-        "How often a scrub could not read a file in several attempts. **Above 0: the disk lost "
-        "data.**"
+        "Number of times that a scrub could not read a file in several attempts. **Above 0: the "
+        "disk lost data.**"
     ),
     "storage_scrub_bytes": "Bytes that scrubs read from the device.",
     "storage_scrub_damaged_records": (
@@ -296,8 +296,8 @@ OF_A_LANE: Final = {
     "bytes": "Bytes held for peers in the lane {lane}: {holds}.",
     "bytes_max": "The limit of the bytes in the lane {lane}, without the reserves of connections.",
     "waiting": "Requests that wait for room in the lane {lane}.",
-    "waits": "How often a request waited for room in the lane {lane}.",
-    "refused": "How often a request was refused because the lane {lane} was full.",
+    "waits": "Number of times that a request waited for room in the lane {lane}.",
+    "refused": "Number of requests that were refused because the lane {lane} was full.",
 }
 
 

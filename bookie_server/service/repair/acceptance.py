@@ -1,4 +1,4 @@
-"""Ends the limbo of a ledger whose entries are lost, when an operator accepts the loss.
+"""Ends the limbo of a ledger with lost entries, when an operator accepts the loss.
 
 A bookie never gives up an entry by itself. If an operator accepts the loss, the ledger is repaired
 once more. The entries that are still missing are written to the file AUDIT and to the metadata

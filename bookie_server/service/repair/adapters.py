@@ -93,7 +93,7 @@ class TransportPeers:
     async def read_batch(
         self, bookie_id: str, ledger_id: int, first_entry_id: int, count: int
     ) -> Sequence[bytes]:
-        """Read consecutive entries, if the bookie can."""
+        """Read consecutive entries, if the bookie supports this."""
         answered: asyncio.Future[Sequence[bytes]] = _future()
 
         def on_reply(code: Code, entries: Sequence[bytes]) -> None:

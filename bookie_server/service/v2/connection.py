@@ -77,7 +77,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self.open_requests = 0  # accepted, not answered
         self.frames_received = 0
         self.received_bytes = 0
-        self.is_proven = False  # one of its requests got an answer or was carried out
+        self.is_proven = False  # a request of the peer got an answer or was carried out
         self.peer: object = None  # address of the peer, for logs
         self.watch = PeerWatch(shared.loop.time())
 
@@ -135,7 +135,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._keep(bodies)
         else:
             self._keep(self._work(bodies))
-        bodies.clear()  # views of the memory, which can be received into again without them
+        bodies.clear()  # views of the memory; without views, the memory can be reused
         if not self._is_paused and not self._frames.make_room():
             self._wait_for_memory()
 
@@ -485,7 +485,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._schedule_resume()
 
     def _give_back_all(self) -> None:
-        """Give back all bytes except those of open requests, which are given back later."""
+        """Give back all bytes except the bytes of open requests, which are given back later."""
         self._answers.clear()
         self.shares.stop_waiting()
         for share in self.shares.held:

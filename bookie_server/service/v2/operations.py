@@ -354,7 +354,7 @@ class V2Operations(TogetherConnection):
 
 
 def size_wanted(body: memoryview, size_bytes_max: int) -> int:
-    """Return how many bytes of entries an encoded batch read allows.
+    """Return the maximum number of bytes of entries that an encoded batch read allows.
 
     For a frame that is too short, the result does not matter, because the decoder refuses the
     frame.

@@ -27,7 +27,7 @@ from bookie_server.service.v2.connection import PeerConnection
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
-GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if others wait
+GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if other peers wait
 WAIT_SECONDS_MAX: Final = 5.0
 """In a full lane, a connection is closed if it holds more than its reserve and waits in line for at
 least this time."""

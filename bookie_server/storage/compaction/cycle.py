@@ -172,7 +172,7 @@ class Cycle:
         return True
 
     async def _switch(self, draft: Draft, copied: list[FinishedFile]) -> bool:
-        """Make the copies durable and free their sources. Return False if this failed."""
+        """Make the copies durable and free their sources. Return whether this succeeded."""
         keeper, handover = self._keeper, self._handover
         if not draft.records and not copied:
             return True

@@ -79,7 +79,7 @@ class OsTasks:
             await asyncio.sleep(0)
 
     async def aclose(self) -> None:
-        """Cancel all tasks and wait for their end. After a clean stop, all of them only sleep."""
+        """Cancel all tasks and wait for their end. After a clean stop, all tasks only sleep."""
         running = list(self._running)
         for task in running:
             task.cancel()

@@ -35,7 +35,7 @@ def chosen_home(ledger_id: int, free_bytes: Sequence[int | None]) -> int | None:
 
 
 def _mixed(number: int) -> int:
-    """Return 64 bits that look random, also for consecutive numbers (the function splitmix64)."""
+    """Return 64 bits that look random, even for consecutive numbers (the function splitmix64)."""
     mixed = (number + 1) * 0x9E3779B97F4A7C15 & _MASK
     mixed = (mixed ^ mixed >> 30) * 0xBF58476D1CE4E5B9 & _MASK
     mixed = (mixed ^ mixed >> 27) * 0x94D049BB133111EB & _MASK

@@ -1,7 +1,7 @@
 """The doubt of a bookie with several directories: one doubt, which each directory stores.
 
 A ledger without a state may have been in any directory. So a loss in one directory begins an epoch
-in all of them. Otherwise, another directory would make a cleared state for a lost ledger. All
+in all directories. Otherwise, another directory would make a cleared state for a lost ledger. All
 directories have the same epoch before the bookie serves. While it serves, its memory has the states
 of all ledgers, so the other directories may follow later.
 """

@@ -81,8 +81,8 @@ class Losses:
     async def end_doubt(self, epoch: int) -> None:
         """End the doubt up to `epoch` durably, after a repair has handled all ledgers.
 
-        The MANIFEST has the states of all ledgers. So a ledger that has a state now stays in limbo
-        until it is cleared, also after a crash.
+        The MANIFEST has the states of all ledgers. So a ledger with a state stays in limbo until it
+        is cleared, even after a crash.
 
         Raises:
             StorageError: The storage has failed or ended.

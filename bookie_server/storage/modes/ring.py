@@ -193,7 +193,7 @@ class JournalRing:
             raise self._failure
 
     def release(self, sequence: int, mark: JournalPlace | None) -> None:
-        """Allow the reuse of files whose last record is not after `sequence`.
+        """Allow the reuse of files that have no record after `sequence`.
 
         All records up to `sequence` are synced in entry-log files. `mark` is the end of the copy
         with this record.

@@ -77,8 +77,8 @@ class Stretch:
         """Add the next ids if the record has them, and return the places of the entries.
 
         The first entry has the index `place` in the record, and `following` consecutive entries
-        after it have the next indexes. Each place is a start and an end in the body. An id that is
-        not larger than the id before it, or whose entry is far away, ends the stretch.
+        after it have the next indexes. Each place is a start and an end in the body. The stretch
+        ends before an id that is not larger than the previous id, or has its entry far away.
         """
         lengths, first = record.lengths, self.first
         following = min(following, self.following_max)
