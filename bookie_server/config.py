@@ -181,8 +181,8 @@ class BookieSettings(BaseSettings):
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: A pass also deletes the entries of a closed ledger if its metadata no
             longer names the bookie, for example because the entries were copied to another bookie,
-            and if the ledger got no add for this time. This time begins again when the bookie
-            starts. 0 keeps such entries.
+            and if the ledger got no add for this time. Each start of the bookie restarts this time.
+            0 keeps such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.

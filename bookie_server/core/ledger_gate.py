@@ -194,7 +194,7 @@ def may_say_absent(state: HeldLedger | None, health: Health, newer_epoch: int = 
 
 
 def code_of_failure(error: StorageError) -> Code:
-    """Return the answer to a request that an error ended. It never means "no such entry"."""
+    """Return the answer to a request that ended with an error. It never means "no such entry"."""
     return Code.BUSY if isinstance(error, TooManyFilesError) else Code.IO_ERROR
 
 

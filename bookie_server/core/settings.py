@@ -71,8 +71,8 @@ class StorageSettings:
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
     release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
-    mode_settings: ModeSettings = ModeSettings()  # where adds are before their answers
-    compaction_minor_percent: int = 20  # files are compacted below this live part; 0: never
+    mode_settings: ModeSettings = ModeSettings()  # where adds must be before they are answered
+    compaction_minor_percent: int = 20  # files with a smaller live part are compacted; 0: never
     compaction_major_percent: int = 80  # the same for major compactions
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions

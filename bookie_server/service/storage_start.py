@@ -130,12 +130,12 @@ def log_disk_level(directory: LedgerStorage) -> None:
 
 
 def log_failed_read(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    """Write a line for a read that an error ended."""
+    """Write a line for a read that ended with an error."""
     about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
     _logger.warning("read_failed", **{**fields_of(error), **about})
 
 
 def log_failed_add(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    """Write a line for an add that an error ended."""
+    """Write a line for an add that ended with an error."""
     about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
     _logger.warning("add_failed", **{**fields_of(error), **about})

@@ -104,11 +104,11 @@ class Shared:
         # Ledgers without a state that have newer metadata than the losses up to an epoch. `Denials`
         # limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()
-        self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended
+        self.on_failed_read: OnFailure = lambda *_: None  # for each read that ended with an error
         # For each read of a damaged entry: the ledger, the entry, and the error.
         self.on_damaged_read: Callable[[int, int, CorruptRecordError], None] = lambda *_: None
-        # This is called for each add that an error ended before the journal. Its outcome is
-        # unknown.
+        # This is called for each add that ended with an error before the journal. The outcome of
+        # the add is unknown.
         self.on_failed_add: OnFailure = lambda *_: None
         self.tasks = tasks
         self.clock = clock

@@ -197,7 +197,7 @@ class Cycle:
         sizes = sum(size_of(file) for file in switch.sources)
         await keeper.commit_soon()
         if not switch.is_done:
-            # There is no room for a MANIFEST: the sources stay. No later MANIFEST may list the
+            # There is no room for a MANIFEST, so the sources stay. No later MANIFEST may list the
             # copies.
             switch.is_due = False
             if copies is not None and not self._shared.health.has_failed:

@@ -35,7 +35,7 @@ PORTION_SIZE_BYTES = 256 * KIBIBYTE
 """Number of bytes that are read or written before other tasks run."""
 PIECES_MAX = 25_000
 LISTS_BYTES_MAX = 8 * MEBIBYTE
-"""Bounds of the memory for the index of the draft: about 16 MiB."""
+"""Limits of the memory for the index of the draft: about 16 MiB."""
 INDEX_BYTES_PER_LEDGER = 48
 
 

@@ -22,7 +22,7 @@ from ledgerlog_spark.model import Code
 ASKED_MAX = 1_000
 """Maximum number of ledgers with the answer "unknown" that are kept for the repair."""
 COMPARED_MAX = 10_000
-"""Maximum number of ledgers whose creation is kept. Records of other ledgers are read again."""
+"""Maximum number of ledgers with a stored creation. Records of other ledgers are read again."""
 QUESTIONS_MAX = 64
 """Maximum number of ledgers whose records are read at once. Reads of others get "unknown"."""
 
