@@ -21,7 +21,8 @@ INTRODUCTION = """\
 `ledgerlog GROUP COMMAND --help` prints the same text in a terminal. Most commands accept `--json`.
 
 Exit codes: 0 success; 1 failed, and the command certainly had no effect; 2 wrong usage, or the
-directory of a bookie cannot be used; 3 the outcome is unknown; 4 failed, but the same command may succeed later; 130 interrupted. `ledgerlog bookie run` has
+directory of a bookie cannot be used; 3 the outcome is unknown; 4 failed, but the same command may
+succeed later; 130 interrupted. `ledgerlog bookie run` has
 [other exit codes](settings.md#exit-codes).
 
 """
