@@ -181,7 +181,7 @@ class BookieSettings(BaseSettings):
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: Time without an add after which a pass also deletes the entries of a
             closed ledger whose metadata no longer names the bookie, for example because the entries
-            were copied to another bookie. This time begins again when the bookie starts. 0 keeps
+            were copied to another bookie. The time restarts when the bookie starts. 0 keeps
             such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
