@@ -25,9 +25,8 @@ AWAY ?= 300
 ONLY ?=
 CORES ?= $(shell getconf _NPROCESSORS_ONLN 2>/dev/null || echo 2)
 # The tests of a file share processes that start slowly, so they run together. The files run in the
-# order of the tree: the short unit tests come last, so all cores are busy until the end. Tests with
-# processes wait about half of their time, so there are four workers even on two cores.
-PARALLEL ?= -n 4 --dist loadfile --no-loadscope-reorder
+# order of the tree: the short unit tests come last, so all cores are busy until the end.
+PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 # Arguments of pytest, for every target that calls pytest: make check PYTEST_ARGS='-x -k leader'
 PYTEST_ARGS ?=
 # With COVERAGE=1, `check`, `pytest` and `fuzz` print which lines of both packages they reach.
@@ -78,7 +77,7 @@ test: export LEDGERLOG_SIM_SEED := 10000
 test: ## Run everything that must pass: style, types, the jar, all tests, simulation
 	+@$(MAKE) --no-print-directory --output-sync=target -j$(CORES) types shim lint
 	+@$(MAKE) --no-print-directory pytest
-	+@$(MAKE) --no-print-directory sim SCHEDULES=600 LOG_SCHEDULES=200
+	+@$(MAKE) --no-print-directory sim SCHEDULES=300 LOG_SCHEDULES=100
 
 $(SBT):
 	mvn --quiet --batch-mode org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy \

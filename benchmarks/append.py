@@ -112,7 +112,7 @@ def measure(client: BlockingClient, case: Case, seconds: float) -> float:
 
 
 def limit(case: Case, directory: Path) -> tuple[float, str]:
-    """Return the limit of the machine for this case, and what the limit consists of."""
+    """Return the limit of the machine for this case, and a description of the limit."""
     size = case.size_bytes if case.lower_is_better else max(case.size_bytes, 256 * KIB)
     rate, sync_ms = disk_rate(directory, size_bytes=size)
     if case.lower_is_better:

@@ -2,7 +2,7 @@
 
 ZooKeeper runs on this machine. The auditor runs in a process of its own, so that its memory is
 measured alone. It walks over all records and fills its index. Then one of 40 bookies is lost. The
-index proposes its ledgers, and a second walk decides.
+index proposes the ledgers of this bookie, and a second walk decides which of them are marked.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterChanged,
 
 LEDGERS = 100_000
 DEPTH = 256
-WALKS_MAX = 8  # a walk follows each loss; more of them fail the benchmark
+WALKS_MAX = 8  # a walk follows each loss; with more walks, the benchmark fails
 BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 41))
 LOST = BOOKIES[4]
 SETTINGS = AuditSettings(session_timeout_ms=1)

@@ -2,7 +2,7 @@
 
 The bookies first write to new files, and then to recycled files, whose earlier ledgers were
 deleted. The bytes are read from the counter of the block device. Other programs can only increase
-this counter, so the figure is that of the round with the fewest bytes. The kernel also counts the
+this counter, so the figure is from the round with the fewest bytes. The kernel also counts the
 bytes of each process, and the count of the bookies is printed too. Memory is the anonymous resident
 memory of a bookie at the end of the load.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
-"""The freed files that a bookie keeps are larger than this, so recycled files hold all data."""
+"""Maximum payload bytes of a round in recycled files. A bookie keeps freed files of more bytes."""
 
 Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 

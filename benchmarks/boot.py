@@ -28,7 +28,8 @@ MIB = 1 << 20
 LEDGERS = 100_000
 FILES = 400
 COPIES = 10
-"""Number of files that hold an entry of a ledger: 1,000,000 pairs of ledger and file."""
+"""Number of files that hold an entry of each ledger. So there are 1,000,000 pairs of ledger and
+file."""
 FILE_SIZE_BYTES = 8 * MIB
 PAYLOAD_BYTES = 3_000
 NEVER_MS = 86_400_000
@@ -70,7 +71,7 @@ def after_kill(uri: str, directory: Path, seconds: float) -> float:
 
 
 def many_ledgers(uri: str, directory: Path, rounds: int) -> tuple[list[float], list[float], int]:
-    """The seconds of clean starts, the MiB of memory after each, and the number of files."""
+    """The seconds of clean starts, the MiB of memory after each start, and the number of files."""
     bookie = SingleBookie(directory, uri, SMALL_FILES)
     seconds, memory = [], []
     try:
@@ -88,7 +89,7 @@ def many_ledgers(uri: str, directory: Path, rounds: int) -> tuple[list[float], l
 
 
 def main() -> None:
-    """Measure both starts."""
+    """Measure both kinds of start."""
     options = parsed(__doc__)
     with tempfile.TemporaryDirectory(prefix="ledgerlog-boot-", dir=options.directory) as name:
         root = Path(name)

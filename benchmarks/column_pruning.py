@@ -109,7 +109,7 @@ def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
 
 
 def writes(uri: str, rounds: int) -> list[Figure]:
-    """Throughput and stored bytes with slices, compared with those without slices."""
+    """Throughput and stored bytes of writes with slices, compared with writes without slices."""
     rows = ROWS // 4
     ratios, shares = [], []
     for number in range(1 + rounds):

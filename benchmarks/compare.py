@@ -4,10 +4,10 @@
 checkout (`git worktree add BASE REVISION`). The scripts of this checkout measure the packages of
 both checkouts. Each checkout has a cluster of its own, and both clusters run at the same time. A
 pair consists of one round of each checkout, in alternating order, so that other programs on the
-machine affect both equally. After every few pairs, new clusters are started. The ratio of a pair is
-the figure of this checkout divided by that of BASE, or the inverse for times. So a ratio above 1
-means that this checkout is faster. The script prints the median of the ratios and its 95 %
-confidence interval, which depends only on the ranks of the ratios.
+machine affect both checkouts equally. After every few pairs, new clusters are started. The ratio of
+a pair is the figure of this checkout divided by the figure of BASE. For times, it is the inverse.
+So a ratio above 1 means that this checkout is faster. The script prints the median of the ratios
+and its 95 % confidence interval, which depends only on the ranks of the ratios.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def main() -> int:
     parser.add_argument("base", type=Path, help="directory with the other checkout")
     parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
     parser.add_argument("--pairs", type=positive, default=30)
-    parser.add_argument("--seconds", type=above_zero, default=1.0, help="of each round of append")
+    parser.add_argument("--seconds", type=above_zero, default=1.0, help="time of an append round")
     parser.add_argument("--only", help="figures whose name contains this")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()

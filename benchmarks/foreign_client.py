@@ -1,9 +1,9 @@
 """How fast is BookKeeper's Java client (version 2 of its protocol) with ledgerlog's bookies?
 
-The same client runs with three bookies of ledgerlog, and with three of Apache BookKeeper. The runs
-alternate. Each figure has the median of the ratios of neighbouring runs. `--peer` is required,
-because the Java client is a part of the rig. ZooKeeper, the bookies and the client run on this
-machine. A cluster that is not measured is idle.
+The same client runs with three bookies of ledgerlog, and with three bookies of Apache BookKeeper.
+The runs alternate. Each figure contains the median of the ratios of neighbouring runs. `--peer` is
+required, because the Java client is a part of the rig. ZooKeeper, the bookies and the client run on
+this machine. A cluster that is not measured is idle.
 """
 
 from __future__ import annotations

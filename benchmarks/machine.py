@@ -121,7 +121,7 @@ def disk_bytes(directory: Path) -> int:
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Anonymous resident memory of a process, bytes."""
+    """Anonymous resident memory of a process, in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -129,6 +129,6 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and the children it waited for, seconds."""
+    """User and system time of a process and of the children it waited for, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(int(x) for x in fields[11:15]) / os.sysconf("SC_CLK_TCK")

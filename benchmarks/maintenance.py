@@ -2,7 +2,7 @@
 
 A client adds and reads single entries, one at a time. Meanwhile, files are finished, checkpoints
 are made, the entries of 50,000 deleted ledgers are dropped, and compaction copies the rest of their
-files. Then the same client is measured without all this. ZooKeeper, the bookie (write mode
+files. Then the same client is measured without this work. ZooKeeper, the bookie (write mode
 `journal`) and the clients run on this machine.
 """
 
@@ -40,7 +40,8 @@ NODES_PER_TRANSACTION = 500
 DROP_SECONDS_MAX = 300
 IDLE_POLLS = 5
 MAINTENANCE_PART = 10
-"""Maintenance takes a minute, so each measurement takes this many times `--seconds`."""
+"""Factor for `--seconds`. Each measurement takes longer by this factor, because maintenance takes a
+minute."""
 SETTINGS = (*SMALL_FILES, "--write-mode", "journal", "--checkpoint-interval-ms", "1000")
 
 
@@ -77,7 +78,7 @@ def node_of(ledger_id: int) -> str:
 
 
 class Latencies:
-    """The times of single adds and of reads of cached entries, ms."""
+    """The times of single adds and of reads of cached entries, in ms."""
 
     def __init__(self, port: int, ledger_id: int) -> None:
         self._port = port
@@ -86,7 +87,7 @@ class Latencies:
         self._payload = os.urandom(KIB)
 
     def late(self, seconds: float) -> tuple[float, float]:
-        """Return the p99.9 of adds and that of reads."""
+        """Return the p99.9 of adds and the p99.9 of reads."""
         adds: list[float] = []
         reads: list[float] = []
         end = time.perf_counter() + seconds
@@ -101,14 +102,14 @@ class Latencies:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """The time of a call, ms."""
+    """The time of a call, in ms."""
     before = time.perf_counter()
     call()
     return (time.perf_counter() - before) * 1e3
 
 
 def late_ms(times: list[float]) -> float:
-    """The p99.9."""
+    """The p99.9 of the times."""
     return sorted(times)[int(len(times) * 0.999)]
 
 
@@ -125,7 +126,7 @@ def filler(port: int) -> None:
 
 
 def begin_maintenance(bookie: SingleBookie) -> None:
-    """Have the bookie drop the deleted ledgers and compact."""
+    """Let the bookie drop the deleted ledgers and compact its files."""
     with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
         stub = control_pb2_grpc.BookieStub(channel)
         stub.CollectGarbage(control_pb2.CollectGarbageRequest(), timeout=DROP_SECONDS_MAX)

@@ -1,9 +1,9 @@
-"""How fast are 100,000 ledgers listed and walked, and created and closed from one client?
+"""How fast are 100,000 ledgers listed and walked, and how fast does a client create ledgers?
 
-ZooKeeper runs on this machine. The limit of creations and closes is the same writes by
-ZooKeeper's Python client, as many at the same time, in the same run. Rounds of both alternate, and
-the figure is the median of the ratios. A walk runs in a process of its own, so
-that its memory is measured alone.
+ZooKeeper runs on this machine. One client also closes the ledgers that it creates. The limit is the
+rate of the same writes by ZooKeeper's Python client, with as many writes at the same time, in the
+same run. Rounds of both clients alternate, and the figure is the median of the ratios. A walk runs
+in a process of its own, so that its memory is measured alone.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ async def in_parallel(count: int, one: Callable[[int], Awaitable[object]]) -> fl
 
 
 async def create_and_close(stores: MetadataStores, count: int) -> float:
-    """The writes per second of creating and closing `count` ledgers, two writes for each."""
+    """The writes per second of creating and closing `count` ledgers: two writes for each ledger."""
 
     async def one(_: int) -> None:
         [ledger_id] = await stores.ledgers.new_ids()
@@ -77,8 +77,8 @@ async def create_and_close(stores: MetadataStores, count: int) -> float:
 def raw_writes(client: KazooClient, directory: str, count: int) -> float:
     """The writes of records per second, if ZooKeeper's client makes all writes of `count` ledgers.
 
-    For each `COUNT_MAX` ledgers, one transaction creates the nodes of their ids, and one deletes
-    them. Each ledger has a node that is created, and then replaced.
+    For each `COUNT_MAX` ledgers, one transaction creates the nodes of their ids, and another
+    transaction deletes these nodes. Each ledger has a node that is created, and then replaced.
     """
     client.ensure_path(f"{directory}/ids")
     opened, closed = encode_ledger_metadata(OPEN), encode_ledger_metadata(CLOSED)
@@ -143,7 +143,7 @@ def in_process(uri: str) -> dict[str, float]:
 
 
 async def writes(uri: str, hosts: str, rounds: int) -> list[tuple[float, float]]:
-    """Pairs of our writes per second and the raw ones, in alternating rounds, on a new cluster."""
+    """Pairs of ledgerlog's and raw writes per second, in alternating rounds, on a new cluster."""
     stores = await open_metadata(uri)
     client = KazooClient(hosts)
     try:
@@ -167,7 +167,7 @@ async def prepared(uri: str) -> None:
     """Create a cluster with closed ledgers."""
     stores = await open_metadata(uri)
     await stores.initialize()
-    # The first one creates the directories.
+    # The first ledger of each directory also creates this directory.
     starts = range(0, LEDGERS, IDS_PER_DIRECTORY)
     for start in starts:
         await stores.ledgers.create(start, CLOSED)
@@ -184,7 +184,7 @@ async def prepared(uri: str) -> None:
 
 
 def main() -> None:
-    """Run the benchmark, or with `--walk URI` the part that has a process of its own."""
+    """Run the benchmark. With `--walk URI`, run only the part that needs a separate process."""
     if sys.argv[1:2] == ["--walk"]:
         print(json.dumps(uvloop.run(listed(sys.argv[2]))))
         return

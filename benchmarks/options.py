@@ -45,9 +45,9 @@ def parsed(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--rounds", type=positive, default=rounds, help="each figure is their median"
+        "--rounds", type=positive, default=rounds, help="each figure is the median of the rounds"
     )
-    parser.add_argument("--seconds", type=above_zero, default=3.0, help="of each round")
+    parser.add_argument("--seconds", type=above_zero, default=3.0, help="duration of a round")
     parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     parser.add_argument(

@@ -100,7 +100,7 @@ class Rig:
 
 @contextmanager
 def running(directory: Path | None) -> Iterator[Rig | None]:
-    """Run the peer during the block; None if no rig was named."""
+    """Run the peer during the block. Yield None if no rig was named."""
     if directory is None:
         yield None
         return

@@ -1,4 +1,4 @@
-"""How much slower are the first query of a session, and a statement on a table of the catalog?
+"""How much time does the JVM engine add to a first query, and the catalog to a statement?
 
 The first figure is the time of the first query in a new session (`sum(a)` of 1 million rows) with
 the JVM engine, minus the time of the same query on Parquet files. Each query runs in a process of
@@ -34,7 +34,7 @@ STATEMENTS = 20
 
 
 def first_query(path: str) -> float:
-    """Seconds of the first query of a session. It reads Parquet files, or the log if `LEDGER`."""
+    """Seconds of a session's first query. It reads Parquet files, or the log for `LEDGER`."""
     with session() as spark:
         begun = time.perf_counter()
         if path != LEDGER:

@@ -59,7 +59,7 @@ def seal_ms(client: BlockingClient, uri: str) -> float:
 
 
 def main() -> None:
-    """Measure seals of ledgerlog, and then those of Apache BookKeeper."""
+    """Measure seals of ledgerlog, and then seals of Apache BookKeeper."""
     options = parsed(__doc__, rounds=9)
     with (
         ll.local_cluster(bookies=3, directory=options.directory) as cluster,

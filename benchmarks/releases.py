@@ -58,7 +58,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of a newer release's figure to that of an older one; more than 1 is better.
+    """The ratio of a newer release's figure to an older release's figure; above 1 is better.
 
     Attributes:
         plain: The ratio of the two values.
@@ -108,8 +108,8 @@ def _better(ratio: float, figure: Measured) -> float:
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
     """Run these scripts on the packages of a checkout, and write their figures.
 
-    A script cannot run if an old release lacks a module that it imports. The file lists the scripts
-    that could not run.
+    A script cannot run if an old release lacks a module that the script imports. The file lists the
+    scripts that could not run.
     """
     figures = []
     missing = []
@@ -165,7 +165,7 @@ def show(old: str, new: str, found: list[Ratio]) -> None:
 
 
 def main() -> None:
-    """Record a release, or compare two."""
+    """Record the figures of a release, or compare the figures of two releases."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

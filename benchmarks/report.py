@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached; None without a goal, or if the goal needs a missing peer."""
+        """Whether the goal is reached. None without a goal, or without a peer that it needs."""
         if self.goal_to_peer is not None:
             if self.peer is None:
                 return None

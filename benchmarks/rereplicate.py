@@ -1,9 +1,9 @@
 """How fast are the entries of a lost bookie copied, compared with appends in the same run?
 
 In each round, a client writes ledgers with entries of 64 KiB to three of four bookies. Then a
-bookie is killed with SIGKILL, and the ledgers that name it are marked. `ledgerlog autorecovery run`
-heals them in a process of its own. It has no limit of bytes per second. The time runs from the
-moment when auto-recovery is enabled until the last of these ledgers is healed.
+bookie is killed with SIGKILL, and the ledgers that name this bookie are marked. `ledgerlog
+autorecovery run` heals them in a process of its own. It has no limit of bytes per second. The time
+runs from the moment when auto-recovery is enabled until the last of these ledgers is healed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PENDING_MAX = 64
 LOST = "bookie-1"
 RATIO_MIN = 0.5
 SECONDS_MAX = 120.0
-"""For each wait: until a registration ends, until the worker begins, until all are healed."""
+"""Maximum time of each wait: for the end of a registration, for the worker, and for the healing."""
 
 
 def appended(client: BlockingClient) -> tuple[list[int], float]:
@@ -56,7 +56,7 @@ def appended(client: BlockingClient) -> tuple[list[int], float]:
 
 
 async def marked(uri: str, ids: list[int], name: str) -> set[int]:
-    """Disable auto-recovery, and mark the ledgers that name a bookie when it is not registered."""
+    """Disable auto-recovery, wait for the end of a bookie's registration, and mark its ledgers."""
     async with metadata(uri) as stores:
         await stores.recovery_switch.disable()
         end = time.monotonic() + SECONDS_MAX
@@ -94,7 +94,7 @@ def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 async def enabled(uri: str) -> float:
-    """Enable auto-recovery. Return the time just before, in ms of the wall clock."""
+    """Enable auto-recovery. Return the wall-clock time just before this, in ms."""
     async with metadata(uri) as stores:
         begun_ms = time.time_ns() / 1e6
         await stores.recovery_switch.enable()
@@ -105,7 +105,7 @@ def copied(uri: str, ids: list[int], name: str) -> float:
     """Heal the ledgers that name a lost bookie. Return the copied bytes in a second."""
     left, size_bytes = asyncio.run(marked(uri, ids, name)), 0
     with recovery(uri) as events:
-        next(events)  # it has started
+        next(events)  # the first event: the process has started
         begun_ms = asyncio.run(enabled(uri))
         for event in events:
             if event["event"] == "job" and event["ledger_id"] in left:

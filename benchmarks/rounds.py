@@ -40,7 +40,7 @@ def cluster_with_logs() -> Iterator[ll.Cluster]:
 
 @contextmanager
 def of_append(seconds: float) -> Iterator[Rounds]:
-    """All cases of `append`."""
+    """Rounds of all cases of `append`."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
 
         def one(case: append.Case) -> float:
@@ -52,7 +52,7 @@ def of_append(seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_read(_seconds: float) -> Iterator[Rounds]:
-    """All cases of `read`, each on a ledger that is filled only once."""
+    """Rounds of all cases of `read`. Each case reads a ledger that is filled only once."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {
             case.name: partial(read.read, client, read.fill(client, case), case)
@@ -62,7 +62,7 @@ def of_read(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_recovery(_seconds: float) -> Iterator[Rounds]:
-    """The figure of `recovery`: each round seals one ledger."""
+    """Rounds of `recovery`. Each round seals one ledger."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
 
@@ -86,7 +86,7 @@ def of_spark_read(_seconds: float) -> Iterator[Rounds]:
     """M rows/s."""
     with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
-        spark.conf.set(SETTING, "python")  # releases without the JVM engine have this source only
+        spark.conf.set(SETTING, "python")  # the only source of releases without the JVM engine
         log = spark.read.format("ledger").load("read")
 
         def whole() -> float:
@@ -111,7 +111,7 @@ def main() -> None:
     script, seconds, root = sys.argv[1], float(sys.argv[2]), sys.argv[3]
     assert ll.__file__.startswith(root), f"{ll.__file__} is not of {root}"
     with os.fdopen(os.dup(1), "w") as answers:
-        os.dup2(2, 1)  # what others print
+        os.dup2(2, 1)  # other output goes to standard error
         with WORLDS[script](seconds) as rounds:
             print(json.dumps(list(rounds)), file=answers, flush=True)
             for line in sys.stdin:

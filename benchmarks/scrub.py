@@ -82,7 +82,7 @@ class Writer:
 async def measured(
     directory: Path, rounds: int, seconds: float
 ) -> list[tuple[float, float, float]]:
-    """Return p99 without a scrub and with one, and the scrubbed MiB, of each round."""
+    """Return of each round: p99 without a scrub, p99 during a scrub, and the scrubbed MiB."""
     files, tasks = OsFileSystem(directory), OsTasks()
     await files.lock()
     await initialize_directory(files)
@@ -115,7 +115,7 @@ async def measured(
 
 
 def main() -> None:
-    """Measure in turns, without a scrub and with one."""
+    """Measure in turns, without a scrub and during a scrub."""
     options = parsed(__doc__)
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         measure = partial(measured, Path(folder) / "bookie", options.rounds, options.seconds)

@@ -72,7 +72,7 @@ class SingleBookie:
             process.stdout.close()
 
     def anonymous_mib(self) -> float:
-        """Anonymous resident memory, MiB."""
+        """Anonymous resident memory, in MiB."""
         assert self._process is not None
         return anonymous_bytes(self._process.pid) / (1 << 20)
 

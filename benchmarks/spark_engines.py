@@ -1,9 +1,9 @@
 """Compares the engines of `format("ledger")`, Parquet and Kafka on the same rows, in one session.
 
-`spark_read --engines shim,python,parquet,kafka-noop` calls this. Each round runs one query on each
-engine, in turn. So other programs on the machine, and a JVM that is not warm yet, affect all
-engines equally. Kafka runs only the queries of `KAFKA_QUERIES`, because it stores no columns: its
-connector delivers each row as bytes, and the query does not parse them.
+`spark_read --engines shim,python,parquet,kafka-noop` calls this module. Each round runs one query
+on each engine, in turn. So other programs on the machine, and a JVM that is not warm yet, affect
+all engines equally. Kafka runs only the queries of `KAFKA_QUERIES`, because it stores no columns:
+its connector delivers each row as bytes, and the query does not parse them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def compared_engines(
 
 @contextmanager
 def _kafka(spark: SparkSession, log: str, engines: Sequence[str]) -> Iterator[str]:
-    """Run a Kafka broker that has the rows of the log, if it is one of the engines."""
+    """If Kafka is one of the engines, run a broker that has the rows of the log."""
     if "kafka-noop" not in engines:
         yield ""
         return

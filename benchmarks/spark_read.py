@@ -4,7 +4,7 @@ The log has 10 million rows of (long, long, double, string of 20 characters). Th
 of a Python source that yields the same batches from memory. The goal is 0.78 of this rate. With
 `--engines shim,python,parquet,kafka-noop`, the script compares queries on these engines instead:
 the JVM engine (`shim`), the Python source, Parquet files of the same rows, and Spark's Kafka
-connector, with a broker that has each row as text. `kafka-noop` needs Maven.
+connector, with a broker that stores each row as text. `kafka-noop` needs Maven.
 """
 
 from __future__ import annotations

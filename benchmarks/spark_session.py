@@ -42,7 +42,7 @@ def session(jars: str = "") -> Iterator[SparkSession]:
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.memory", "2g")
-        .config("spark.python.authenticate.socketTimeout", "120s")  # for a machine with other work
+        .config("spark.python.authenticate.socketTimeout", "120s")  # workers may start slowly
         .config("spark.sql.catalogImplementation", "in-memory")
     )
     if jars:

@@ -1,11 +1,11 @@
 """How long does a micro-batch from log to log take, compared with the smallest time in Spark?
 
-The smallest time, the floor, is that of a query with a Python source that has its rows in memory,
-and a Python sink that drops them. This query runs in the same session, with the same checkpoint
-manager and as many tasks. Each batch of the measured query copies one commit of 200 rows from one
-log to another. The queries run in turn, so that other programs on the machine affect all of them
-equally. The first batch of each start is reported separately. A further query writes to a log whose
-ledgers are full after one range, so each of its batches rolls the ledgers of the sink.
+The smallest time (the floor) is measured with a query from a Python source with rows in memory to a
+Python sink that drops them. This query runs in the same session, with the same checkpoint manager
+and as many tasks. Each batch of the measured query copies one commit of 200 rows from one log to
+another. The queries run in turn, so that other programs on the machine affect all of them equally.
+The first batch of each start is reported separately. A further query writes to a log whose ledgers
+are full after one range, so each of its batches rolls the ledgers of the sink.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""After each start of a query, this number of batches does not count as warm."""
+"""Number of batches after each start of a query that do not count as warm."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3
@@ -61,8 +61,8 @@ class Side:
     """The times of the batches of one query, with one value for each start of the query.
 
     Attributes:
-        warm: Milliseconds of a batch, the median of the start.
-        first: Milliseconds of its first batch.
+        warm: Milliseconds of a warm batch: the median of the start.
+        first: Milliseconds of the first batch of the start.
         cpu: CPU time of Spark and its workers for an average warm batch, in ms.
     """
 

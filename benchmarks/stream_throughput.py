@@ -1,12 +1,11 @@
-"""How many rows/s does a stream read, and copy from log to log, if it has many rows to catch up?
+"""How many rows/s does a stream with a backlog read, and how many does it copy to a log?
 
 A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, string of 20), which
 are all in the log before the query starts. One query writes to a Python sink that drops the rows.
 Another query writes to a log with three durable copies. Each round is a new query with a new
 checkpoint. The main figure is the rate of the micro-batches, from their planning to their commit.
 The rate of the whole query is printed too, and includes the time in which Spark starts the query.
-The limit is the rate of a Python source with the rows in memory, with the same sink that drops
-them.
+The limit is the rate of a query from a Python source with rows in memory to the same dropping sink.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 Each mode has a cluster of three bookies of its own. All clusters run at the same time. Each round
 measures one cluster after the other. Ledgers have E3/Qw3/Qa2 and CRC32C. The journal is on the same
-device as the entry log, so `journal` writes each byte twice to one device. Written bytes are those
-that the kernel counts for the processes (`write_bytes` in /proc/PID/io) until a checkpoint after
-the last append.
+device as the entry log, so `journal` writes each byte twice to one device. The kernel counts the
+written bytes of the processes (`write_bytes` in /proc/PID/io), until a checkpoint after the last
+append.
 """
 
 from __future__ import annotations

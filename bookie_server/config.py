@@ -179,10 +179,10 @@ class BookieSettings(BaseSettings):
             may have lost. Without this setting, such a start is refused, because the disk may only
             be unmounted. The setting is only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
-        release_wait_ms: A pass also deletes the entries of a closed ledger if its metadata no
-            longer names the bookie, for example because the entries were copied to another bookie,
-            and if the ledger got no add for this time. Each start of the bookie restarts this time.
-            0 keeps such entries.
+        release_wait_ms: If a closed ledger gets no add for this time, and its metadata no longer
+            names the bookie, a pass also deletes the entries of the ledger. This happens, for
+            example, after its entries were copied to another bookie. The time restarts when the
+            bookie starts. 0 keeps such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.

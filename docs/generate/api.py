@@ -60,7 +60,7 @@ HANDLES: list[tuple[str, type[Any], type[Any]]] = [
     ("All logs of a cluster", Logs, BlockingLogs),
     ("One log of either kind", Log, BlockingLog),
 ]
-"""Title, the class with `await`, and its blocking counterpart."""
+"""Title of each section, its class with `await`, and the blocking counterpart of this class."""
 
 
 def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:

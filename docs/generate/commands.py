@@ -20,9 +20,9 @@ INTRODUCTION = """\
 
 `ledgerlog GROUP COMMAND --help` prints the same text in a terminal. Most commands accept `--json`.
 
-Exit codes: 0 success; 1 failed, and the command certainly had no effect; 2 wrong usage, or the directory of a
-bookie that cannot be used; 3 the outcome is
-unknown; 4 failed, but the same command may succeed later; 130 interrupted. `ledgerlog bookie run` has
+Exit codes: 0 success; 1 failed, and the command certainly had no effect; 2 wrong usage, or the
+directory of a bookie cannot be used; 3 the outcome is unknown; 4 failed, but the same command may
+succeed later; 130 interrupted. `ledgerlog bookie run` has
 [other exit codes](settings.md#exit-codes).
 
 """
@@ -46,7 +46,7 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 def options_of(words: str, command: Any) -> list[tuple[str, str, str]]:
     """Spelling, default and meaning of each option of a command."""
-    if words == "bookie run":  # its options are those of the bookie process
+    if words == "bookie run":  # it has the options of the bookie process
         return [
             (", ".join(f"`{name}`" for name in action.option_strings), "", action.help or "")
             for action in settings_parser()._actions  # noqa: SLF001 - there is no public list

@@ -21,7 +21,7 @@ def cell(text: str) -> str:
 
 
 def code(value: object) -> str:
-    """A value, formatted as code; empty for None."""
+    """A value, formatted as code. The text is empty if the value is None."""
     return "" if value is None else f"`{value}`"
 
 

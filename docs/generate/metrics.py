@@ -35,10 +35,10 @@ A bookie with a [`metrics_port`](settings.md) serves these metrics at `http://HO
 [Collect metrics](../how-to/metrics.md) has an example and the important alarms. All counters begin at 0 when the
 process starts.
 
-If Apache BookKeeper has the same metric, the metric has its name in BookKeeper's exporter for
-Prometheus. Such a counter has no suffix `_total`, so the text gives it the type `untyped`.
-BookKeeper measures the times of requests too. A bookie of this release only counts requests, so
-these summaries have the sample `_count` without the label `success`, and neither `_sum` nor
+If Apache BookKeeper has the same metric, the metric has the name that BookKeeper's exporter for
+Prometheus uses. Such a counter has no suffix `_total`, so the text gives it the type `untyped`.
+BookKeeper measures the times of requests too. A bookie of this release only counts requests. So
+these summaries have the sample `_count` without the label `success`, but no `_sum` and no
 quantiles. All other names begin with `ledgerlog_bookie_`. If BookKeeper has a similar metric that
 counts something else, the last column names this metric.
 
@@ -110,11 +110,11 @@ OF_A_SCAN = {
     "payloadBytesRead": "Bytes of the payloads of the entries in `entriesRead`. If slices of an entry were read, only the bytes of the slices count.",
     "requestsSent": "Requests to bookies.",
     "replicasTried": "Bookies to which the tasks sent requests.",
-    "readsRetried": "Requests that were repeated to another bookie, because a bookie refused or its answer was wrong.",
-    "readsHedged": "Requests that were also sent to another bookie, because a bookie was slow.",
+    "readsRetried": "Requests that were repeated to another bookie, because the first bookie refused them or gave a wrong answer.",
+    "readsHedged": "Requests that were also sent to another bookie, because the first bookie was slow.",
     "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **Above 0: an index or its entries are damaged, or bookies are too old or too busy.**",
 }
-"""What each metric of `ScanMetrics.scala` means."""
+"""The meaning of each metric of `ScanMetrics.scala`."""
 
 
 def scan_metrics_in_code() -> set[str]:
@@ -139,7 +139,7 @@ EVENTS = {
     "started": ("`interval_seconds`", "the process has started"),
     "log": (
         "`log`, `ledgers_unlisted`, `ranges_merged`, `ledgers_deleted`, `ledgers_kept`, `is_removed`, `errors`",
-        "a log was changed, or could not be maintained; in the second case, `errors` is not empty",
+        "a log was changed, or could not be maintained; if it could not be maintained, `errors` is not empty",
     ),
     "pass": ("`logs`, `logs_changed`", "only with `--once`: the pass has ended"),
     "held": ("`by`", "another process has the lease and does the work"),

@@ -19,4 +19,4 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/python.md": api.page,
     "reference/settings.md": settings.bookie_page,
 }
-"""Path below docs/, and the function that writes the page."""
+"""Path of each page below docs/, and the function that writes the page."""

@@ -201,7 +201,7 @@ PICTURES = {
     "log.svg": log_of_ledgers,
     "overview.svg": overview,
 }
-"""File in docs/pictures, and the function that draws it."""
+"""Name of each file in docs/pictures, and the function that draws the picture."""
 
 
 if __name__ == "__main__":

@@ -103,7 +103,7 @@ class Page:
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def write(self) -> None:
-        """Write the page and its pictures. Delete those of an earlier run."""
+        """Write the page and its pictures. Delete the pictures of an earlier run."""
         for old in self._path.parent.glob(f"{self._path.stem}-[0-9]*"):
             old.unlink()
         self._path.write_text("\n\n".join(self._parts) + "\n")

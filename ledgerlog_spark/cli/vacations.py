@@ -80,13 +80,15 @@ class _Wish:
         if held is not None and not self.yes:
             # No event loop runs now, so Ctrl-C ends the question.
             confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
-        if held is not None:
-            asyncio.run(_begin(self, held))
+        outcome = "may have begun"
         with contextlib.suppress(KeyboardInterrupt):
+            if held is not None:
+                asyncio.run(_begin(self, held))
+            outcome = "continues"
             asyncio.run(_show(self))
             return
         console.print(
-            f"the vacation of bookie {self.bookie_id} continues: run the same command to see its "
+            f"the vacation of bookie {self.bookie_id} {outcome}: run the same command to see its "
             "progress, or pass --cancel to end it",
             soft_wrap=True,
         )

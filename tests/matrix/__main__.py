@@ -19,7 +19,7 @@ from tests.matrix.versions import ROOT, Pair, pairs
 TESTS = ("tests/unit", "tests/spark", "tests/integration/stream_source", "tests/integration/leader")
 HOME = ROOT / ".venv" / "matrix"
 LOCK = ROOT / "requirements.lock"
-PARALLEL = ("-n", "4", "--dist", "loadfile")
+PARALLEL = ("-n", "logical", "--maxprocesses", "4", "--dist", "loadfile")
 
 
 def main() -> int:

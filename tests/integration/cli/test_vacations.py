@@ -81,8 +81,10 @@ def test_ctrl_c_ends_the_display_and_cancel_ends_the_vacation(run: Run, cluster:
 
     try:
         patience.until(lambda: state() == "read-only")
+        assert watching.stderr is not None
+        warned = watching.stderr.readline()
         watching.send_signal(signal.SIGINT)
-        said, warned = watching.communicate(timeout=patience.PATIENCE_SECONDS)
+        said, _ = watching.communicate(timeout=patience.PATIENCE_SECONDS)
     finally:
         watching.kill()
     assert "no auditor runs" in warned
