@@ -94,7 +94,7 @@ def decode_position(data: bytes) -> ScrubPosition:
 
 
 class DamagedEntries:
-    """The damaged entries that no repair has taken yet, each once.
+    """The damaged entries that no repair has taken yet. Each entry is listed once.
 
     There are at most `DAMAGED_ENTRIES_MAX` entries of at most `DAMAGED_LEDGERS_MAX` ledgers. If
     there is no room for an entry, the next pass finds the entry again.

@@ -346,7 +346,7 @@ def describe(key: str, kind: str) -> Description:
 
 
 def unit_of(key: str) -> str:
-    """Return the unit of a metric, which the words of its key name, or "" for a number."""
+    """Return the unit of a metric from the words of its key, or "" if it counts things."""
     words = key.split("_")
     if words[-1] == "seconds":
         return "s"

@@ -58,7 +58,7 @@ class JoinedLosses:
         await self._raise_to(self.durable.epoch + 1)
 
     async def follow(self) -> None:
-        """Begin the newest epoch of any directory in all directories, durably."""
+        """Raise the epochs of all directories durably to the newest epoch of any directory."""
         await self._raise_to(0)
 
     def _follow_soon(self) -> None:
