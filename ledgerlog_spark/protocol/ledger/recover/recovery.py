@@ -112,7 +112,7 @@ class LedgerRecovery(UpdatingMachine):
         self._base: Versioned[LedgerMetadata]  # the metadata from which this attempt began
         self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
-        self._closing_fragments: tuple[Fragment, ...] = ()  # those that this attempt writes
+        self._closing_fragments: tuple[Fragment, ...] = ()  # fragments that this attempt writes
 
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
@@ -173,7 +173,7 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes that this attempt leaves, if its fragments are those of the record."""
+        """The holes that this attempt leaves, if this attempt wrote the fragments of the record."""
         if self.phase is not RecoveryPhase.CLOSING or closed.fragments != self._closing_fragments:
             return ()
         assert self._tail is not None
@@ -260,7 +260,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close, identities=identities)
 
     def _check_floor(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
-        """Report the end that another recovery stored since this attempt began, if any."""
+        """If another recovery has stored an end since this attempt began, report this end."""
         if record.value.is_closed:
             return self._adopt(record)
         return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
