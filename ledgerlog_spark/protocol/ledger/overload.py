@@ -64,7 +64,10 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to replace the bookie at `index`, because only it is busy, and for too long."""
+        """Whether to replace the bookie at `index`.
+
+        No other bookie is busy, and it has refused for too long.
+        """
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 

@@ -27,7 +27,7 @@ class Absences:
         self._pipeline = pipeline
         self._failed = failed
         self.returns: dict[int, int] = {}  # index -> returns since the bookie last stored an entry
-        self._lists_left: dict[int, int] = {}  # index -> number of lists of the bookie to ignore
+        self._lists_left: dict[int, int] = {}  # index -> number of lists that are still ignored
 
     def __bool__(self) -> bool:
         """Whether a bookie is absent."""
