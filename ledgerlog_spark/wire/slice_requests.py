@@ -43,7 +43,7 @@ class SliceReadRequest(NamedTuple):
     flags: int
     ledger_id: int
     request_id: int
-    size_bytes_max: int  # of the answer; 0 or less means no limit
+    size_bytes_max: int  # maximum size of the answer; 0 or less means no limit
     entries: tuple[EntryRanges, ...]  # at least one, with rising ids
 
 
