@@ -75,8 +75,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         self._is_unsure = False  # an attempt at `_change` may have changed the list
         # ledgers that broke before `LedgerCreated` arrived
         self._broken_early: dict[int, LedgerLogError] = {}
-        # time of the newest append; before the first append, when the first ledger was opened
-        self._now_ms = 0
+        self._now_ms = 0  # time of the newest append, or else of the opening of the first ledger
 
     @property
     def can_add(self) -> bool:
@@ -136,10 +135,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         return [*self._drops.begin(self._opening.unlisted_ledger), self._appends.stopped(error)]
 
     def _on_broken_early(self, event: lm.LedgerBroken) -> list[lm.LeaderEffect]:
-        """Record that a ledger is broken.
-
-        The `LedgerCreated` of this ledger may not have arrived yet.
-        """
+        """Record that a ledger is broken; its `LedgerCreated` may not have arrived yet."""
         self._broken_early[event.ledger_id] = event.error
         return []
 

@@ -252,10 +252,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _look_again(self) -> list[m.Effect]:
-        """List the bookies to replace failed bookies.
-
-        If all these are absent, do not pause confirmation.
-        """
+        """List the bookies to replace failed bookies; do not pause if all these are absent."""
         return self._begin_change() if self._absences.others else self._look_for_absent()
 
     def _look_for_absent(self) -> list[m.Effect]:
@@ -323,10 +320,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
-        """Send entries to an absent bookie again.
-
-        If the bookie has a hole, begin a new fragment.
-        """
+        """Send to an absent bookie again, in a new fragment if the bookie has a hole."""
         if not self._pipeline.has_hole(index):
             self._failed.settle(index)
             self._absences.end(index)
