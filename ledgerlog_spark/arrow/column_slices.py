@@ -102,7 +102,7 @@ def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
 class RequestedSlices:
     """Selects the slices of some columns of a range, and checks the received slices.
 
-    The ids of entries are those of the range's ledger. An instance is used on one thread.
+    Entry ids are ids in the ledger of the range. An instance is used on one thread.
 
     Attributes:
         given_up: Number of requests for slices that no bookie answered. After such a request, the

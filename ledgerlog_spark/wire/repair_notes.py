@@ -122,7 +122,7 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnreadableRange:
-    """Entries of which no copy was readable.
+    """Entries without a readable copy.
 
     Attributes:
         first_entry_id: First entry.

@@ -130,7 +130,7 @@ def decode_holder(data: bytes) -> str:
 
 
 def vote_number(name: str) -> int | None:
-    """The number in the name of a vote; None for another name."""
+    """The number in the name of a vote; None if the name is not the name of a vote."""
     match = _VOTE.fullmatch(name)
     return None if match is None else int(match[1])
 
@@ -165,7 +165,7 @@ def encode_time(time_ms: int) -> bytes:
 
 
 def decode_time(data: bytes) -> int | None:
-    """The time of a check in ms since 1970; None without a time."""
+    """The time of a check in ms since 1970; None if the data has no time."""
     found: int | None = None
     for field in fields_of(data[:SIZE_BYTES_MAX]):
         if field.number == _TIME_FIELD:

@@ -61,7 +61,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """The version of the head that the newest attempt to list `_own` compares."""
+        """The version of the head that the newest attempt compares when it lists `_own`."""
         self._missed: Version | None = None
         """The version of a head that listed a deleted ledger."""
 

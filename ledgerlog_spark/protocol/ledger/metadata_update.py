@@ -92,7 +92,7 @@ class MetadataUpdate:
     _intended: LedgerMetadata | None = None
 
     def begin(self) -> Step:
-        """Decide what to write over `current`, and write it."""
+        """Decide on the new metadata, and write it over `current`."""
         return self._propose()
 
     def awaits(self, event: UpdateEvent) -> bool:

@@ -77,7 +77,7 @@ def rewritten(
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""Steps that return a change of the head, the machine's end, or None for another attempt."""
+"""Steps that return a change of the head, the machine's end, or None to begin another attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
@@ -175,7 +175,10 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
-        """Send the transaction. Return the machine's end, or None for another attempt."""
+        """Send the transaction.
+
+        Return the machine's end, or None when another attempt is needed.
+        """
         reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:

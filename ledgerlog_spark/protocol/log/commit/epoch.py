@@ -31,7 +31,7 @@ UNKNOWN_MAX = 10
 
 
 class JobKind(Enum):
-    """The kind of a job. It decides what happens if the batch id was committed before.
+    """The kind of a job. The kind determines the effect of a batch id that was committed before.
 
     A batch job that is run again has nothing to do. After a restart, a stream commits its last
     batch again, which has no effect. If a stream begins with an older batch, its checkpoint is too

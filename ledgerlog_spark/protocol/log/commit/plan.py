@@ -180,7 +180,7 @@ def plan_commit(
 
 
 def check_expected(head: LogHead, expected_version: int | None) -> None:
-    """Raise unless the log has the version that the caller expects (LOGS.md#K17)."""
+    """Raise an error unless the log has the version that the caller expects (LOGS.md#K17)."""
     if expected_version is None or head.version == expected_version:
         return
     raise ConcurrentCommitError(

@@ -225,8 +225,8 @@ class LogHead:
         oldest_version: The oldest retained version.
         oldest_offset: Start of the oldest retained version. An item that ends at or before this
             offset is not listed.
-        deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
-            ledgers are deleted.
+        deleted_ms: Time at which the log was deleted; 0 while it exists. The head stays until the
+            log's ledgers are deleted.
         items: Every item that a retained version names, sorted by first offset.
         history: Every retained version, including the newest, sorted by version.
         schemas: Every schema that a listed item may name, sorted by id.
