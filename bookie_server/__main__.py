@@ -37,7 +37,7 @@ _OPTIONS = {
     "directories": ("-d", "--directory"),
     "without_directories": ("--without-directory",),
 }
-"""The options of settings whose names differ. Other commands have the same short options."""
+"""Settings whose command-line options have shorter names, as in other commands."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -101,8 +101,8 @@ class BookieSettings(BaseSettings):
 
     Attributes:
         directories: Directories for entries, at most 16, each on a device of its own if possible.
-            A ledger is always in one of them. A directory is created if it does not exist. Later
-            starts need the same directories.
+            Each ledger is stored in one of these directories. A directory is created if it does not
+            exist. Later starts need the same directories.
         without_directories: Directories of the bookie that are lost. The bookie starts without
             them. From this start on, they do not belong to the bookie, and all its ledgers are in
             doubt. The command-line option is `--without-directory`.
@@ -119,7 +119,8 @@ class BookieSettings(BaseSettings):
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
         rack: Name of the rack of this machine. The copies of an entry are in at least two racks if
             possible. `ledgerlog bookies place` sets it for a running cluster.
-        region: Name of the region of this machine, such as a data center, for the same purpose.
+        region: Name of the region of this machine, such as a data center. The copies of an entry
+            are in at least two regions if possible.
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
             encrypted nor authenticated.
         metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
@@ -143,22 +144,22 @@ class BookieSettings(BaseSettings):
             Otherwise it is closed, unless a request is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
             entries set these watches.
-        free_bytes_min: Number of bytes of the device that must stay free. The bookie becomes
-            read-only if its next file would leave fewer free bytes.
+        free_bytes_min: Number of bytes that must stay free on the device. The bookie becomes
+            read-only if fewer bytes would be free after it allocates its next file.
         disk_usage_warn: Used share of the device, from 0 to 1, above which the bookie logs a
             warning. Freed files that the bookie keeps for reuse do not count as used.
         disk_usage_max: Used share of the device above which the bookie becomes read-only. It still
             accepts fences and the adds of recovery. 1 means no limit except `free_bytes_min`.
-        disk_usage_low_water: Used share of the device below which a bookie that exceeded
-            `disk_usage_max` accepts entries again.
+        disk_usage_low_water: After the bookie exceeded `disk_usage_max`, it accepts entries again
+            when the used share of the device is below this value.
         disk_check_interval_ms: Time between two measurements of the device. The bookie also
             measures after each new file.
-        write_mode: `direct`, `journal` or `unjournaled`: where an entry is before its add is
+        write_mode: `direct`, `journal` or `unjournaled`: where an entry must be before its add is
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
             the entry log and syncs it later, so a power loss can lose acknowledged entries. If the
-            power fails while such a bookie has unsynced entries, it does not start again with its
-            directory. The mode may change at each start.
+            power fails while a bookie in this mode has unsynced entries, the bookie does not start
+            again with its directory. The mode may change at each start.
         journal_directory: Directory of the journal files. Required by `write_mode` `journal`, and
             not allowed without it. It must exist. Each directory of a bookie needs a journal
             directory of its own, in the same order.
@@ -167,20 +168,21 @@ class BookieSettings(BaseSettings):
         journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
             allocated at the start and reused.
         checkpoint_interval_ms: Maximum time until the entry log is synced, if `write_mode` is not
-            `direct`. Fences and deletions in mode `unjournaled` do not wait for this time.
+            `direct`. In mode `unjournaled`, a fence or a deletion causes an earlier sync.
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. 0 writes and syncs the first record immediately.
-        change_interval_ms: Time between two rises of the counter of the directory while the bookie
-            stores data. A copy that was made within this time may not be recognised as an older
-            copy.
-        allow_lost_directory: Start with an empty directory although the cluster has the cookie of
-            this bookie, because its data is lost. The bookie then starts in doubt: it denies no
-            entry that it may have lost. Without this setting, such a start is refused, because
-            perhaps the disk is only not mounted. Only for a bookie with one directory.
+        change_interval_ms: While the bookie stores data, it increases the counter of the directory
+            once in this time. A copy of the directory may not be recognised as older if it was made
+            within this time.
+        allow_lost_directory: Starts a bookie that is known in the cluster with an empty directory,
+            because its data is lost. The bookie then starts in doubt: it denies no entry that it
+            may have lost. Without this setting, such a start is refused, because the disk may only
+            be unmounted. The setting is only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: Time without an add after which a pass also deletes the entries of a
             closed ledger whose metadata no longer names the bookie, for example because the entries
-            were copied to another bookie. A start begins this time again. 0 keeps such entries.
+            were copied to another bookie. The time restarts when the bookie starts. 0 keeps
+            such entries.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file in which less than this percentage is live: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.
@@ -193,25 +195,25 @@ class BookieSettings(BaseSettings):
             disables them.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
-        scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all files that
-            are not written any more from the device, and looks for damage. A scrub that takes
-            longer is followed by the next one. 0 disables scrubs, except those that an
-            administrator requests.
+        scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all finished
+            files from the device, and looks for damage. If a scrub takes longer than this time, the
+            next scrub begins at its end. 0 disables scrubs, except those that an administrator
+            requests.
         scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
         repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
             sets no limit. A repair fetches the entries that the bookie may have lost.
-        repair_idle_ms: An open ledger that keeps the bookie in limbo, and gets no entry for this
-            time, is recovered and closed.
-        repair_stuck_ms: A ledger in recovery that keeps the bookie in limbo, and does not change
-            for this time, is recovered again and closed.
+        repair_idle_ms: If an open ledger is in limbo and gets no entry for this time, the bookie
+            recovers and closes it.
+        repair_stuck_ms: If a ledger is in limbo and in recovery, and does not change for this time,
+            the bookie recovers it again and closes it.
         autorecovery: Whether the bookie also audits the cluster, and copies entries that other
             bookies lack. `ledgerlog autorecovery run` does the same in a process of its own.
         autorecovery_bytes_per_s: Number of bytes that auto-recovery in this bookie copies in a
             second; 0 sets no limit.
-        autorecovery_check_bytes_per_s: Number of bytes that the digest check of auto-recovery reads
-            in a second, while it runs in this bookie. The check reads every copy within 30 days if
-            this rate allows it. If it takes longer, the event `check_late` reports the delay.
-        drain_timeout_ms: Maximum time that a stopping bookie takes to answer accepted requests.
+        autorecovery_check_bytes_per_s: Number of bytes that the digest check of auto-recovery in
+            this bookie reads in a second. If this rate is high enough, the check reads every copy
+            within 30 days. Otherwise, the event `check_late` reports the delay.
+        drain_timeout_ms: Maximum time for which a stopping bookie answers accepted requests.
         log_level: `debug`, `info`, `warning` or `error`.
     """
 

@@ -24,7 +24,7 @@ LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets no limi
 
 @dataclass(frozen=True, slots=True)
 class DescriptorBudget:
-    """How a limit of open files is divided among connections and files."""
+    """The division of a limit of open files among connections and files."""
 
     limit: int  # the soft limit RLIMIT_NOFILE
     connections: int  # connections of the data plane
@@ -33,7 +33,7 @@ class DescriptorBudget:
 
 
 def raise_limit(connections_max: int) -> int:
-    """Raise the soft limit of open files as far as useful and allowed, and return the new limit."""
+    """Raise the soft limit of open files as far as is useful and allowed. Return the new limit."""
     soft, hard = (_finite(limit) for limit in resource.getrlimit(resource.RLIMIT_NOFILE))
     wanted = min(hard, connections_max + CALLERS_MAX + FILES_MAX + RESERVED)
     if wanted > soft:

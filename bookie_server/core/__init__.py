@@ -13,7 +13,7 @@
   (ADR 39).
 - `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
 - `directory_identity`: recognises an older copy of a directory, and another directory.
-  `kept_identity`: what a downgrade keeps of a MANIFEST.
+  `kept_identity`: the fields of a MANIFEST that a downgrade keeps.
 - `disk_use`: the thresholds at which a bookie warns and becomes read-only.
 - `pieces`: places of entries. `requests`: requests to storage. `settings`: settings of storage.
 """

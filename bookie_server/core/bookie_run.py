@@ -30,9 +30,9 @@ class BookieRun:
         run_id: 16 hex digits, different for each run.
         mode: The write mode of the run.
         is_synced: False if the run acknowledged adds before any sync of their records.
-        journal: Path of the journal directory; "" without a journal.
-        journal_files: Number of journal files; 0 without a journal.
-        journal_file_bytes: Size of each journal file; 0 without a journal.
+        journal: Path of the journal directory; "" if the run has no journal.
+        journal_files: Number of journal files; 0 if the run has no journal.
+        journal_file_bytes: Size of each journal file; 0 if the run has no journal.
     """
 
     run_id: str
@@ -44,7 +44,7 @@ class BookieRun:
 
     @property
     def needs_journal(self) -> bool:
-        """Whether acknowledged records may be in the journal only, after an unclean end."""
+        """Whether, after an unclean end, acknowledged records may be in the journal only."""
         return self.mode is BookieWriteMode.JOURNAL and self.is_synced
 
     def while_synced(self) -> BookieRun:

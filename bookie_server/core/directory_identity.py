@@ -61,7 +61,7 @@ class FoundOutside:
     """What the bookie's record shows about a directory before the start of its storage.
 
     Attributes:
-        loss: The reason why entries may be lost; "" if there is none.
+        loss: The reason why entries may be lost; "" if no entries can be lost.
         starts: The largest counter of starts in the record.
         changes: The largest counter of changes in the record.
         doubt_epoch: The newest epoch of doubt in the record.
@@ -74,7 +74,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return the fields of a record. `known` is None if the bookie has no record."""
+    """Return the fields of a record. If the bookie has no record, `known` is None."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,
@@ -85,10 +85,10 @@ def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
 
 
 def manifest_after_a_loss(known: KnownBookie | None, directory_id: str) -> Manifest:
-    """Return the first MANIFEST of an empty directory, whose bookie had another directory before.
+    """Return the first MANIFEST of an empty directory that replaces the bookie's lost directory.
 
-    The counters continue, and the id from before is kept. So this directory counts as the newest
-    state of the bookie, and the lost directory as an older copy if it is found again.
+    The counters of the lost directory continue, and its id is kept. So this directory counts as the
+    newest state of the bookie. If the lost directory is found again, it counts as an older copy.
     """
     found = found_outside(known)
     return Manifest(
@@ -102,7 +102,7 @@ def manifest_after_a_loss(known: KnownBookie | None, directory_id: str) -> Manif
 
 
 class DirectoryFinding(Enum):
-    """What a directory is, compared with the bookie's record."""
+    """The result of comparing a directory with the bookie's record."""
 
     OWN = "its newest state"
     UNRECORDED = "the bookie has no record of a directory"
@@ -128,7 +128,7 @@ def identity_of(manifest: Manifest) -> DirectoryIdentity:
 
 
 def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
-    """Compare a directory with the record of its bookie, which is None if there is no record."""
+    """Compare a directory with the record of its bookie, or with None if there is no record."""
     if known is not None and known.is_retired:
         return DirectoryFinding.RETIRED
     if known is None or not known.directories:
@@ -153,7 +153,7 @@ def compare_directory(local: DirectoryIdentity, known: KnownBookie) -> Directory
 def compare_all(
     directories: Sequence[DirectoryIdentity], known: KnownBookie | None
 ) -> list[DirectoryFinding]:
-    """Compare the directories of a bookie with its record. No two of them may be the same one."""
+    """Compare the directories of a bookie with its record. All directories must differ."""
     found = [compare(local, known) for local in directories]
     if known is None:
         return found
@@ -168,7 +168,7 @@ def compare_all(
 
 
 def _known_as(local: DirectoryIdentity, known: KnownBookie) -> KnownDirectory | None:
-    """Return the directory in a record that a directory is, or was before a move."""
+    """Return the record's directory with the current or the previous id of `local`."""
     for directory_id in (local.directory_id, local.previous_id):
         for each in known.directories:
             if each.directory_id == directory_id:

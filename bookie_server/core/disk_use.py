@@ -60,7 +60,7 @@ class DiskSpace:
 def level_of(space: DiskSpace, before: DiskLevel, settings: DiskSettings) -> DiskLevel:
     """Return the level after a measurement.
 
-    Both levels above `NORMAL` end only below `low_water`. So they do not change with each file.
+    A level above `NORMAL` ends only below `low_water`, so the level does not change with each file.
     """
     used = space.used_part
     stays = used >= settings.low_water

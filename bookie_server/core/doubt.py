@@ -1,16 +1,15 @@
 """Decides whether a bookie that may have lost records may deny that an entry exists.
 
 Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
-store that the losses up to an epoch took nothing of the ledger, or that a repair has fetched the
-lost entries again. A ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the
-bookie serves the entries that it has and stores adds, but it never denies that an entry exists. For
-an entry that it does not have, the last entry and the LAC, it answers IO_ERROR, which means
-"unknown".
+store that it lost no entries up to an epoch, or that a repair has fetched its lost entries. A
+ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie serves the
+entries that it has and stores adds, but it never denies that an entry exists. For an entry that it
+does not have, the last entry and the LAC, it answers IO_ERROR, which means "unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
-this bookie must hold. Or the record of the ledger is newer than the loss: then the loss took
-nothing of the ledger. Transactions of the metadata store prove this, and neither ids nor clocks do.
-Each epoch has the id of a transaction that began after the epoch was durable. A record that a later
+this bookie must hold. Or the record of the ledger is newer than the loss, so the ledger lost
+nothing. Only transactions of the metadata store can prove this; ids and clocks cannot. Each epoch
+has the id of a transaction that began after the epoch was durable. A record that a later
 transaction created is newer than the loss.
 
 A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch: the first add
@@ -43,23 +42,23 @@ class Doubt:
 
     @property
     def is_over(self) -> bool:
-        """Whether ledgers without a state are clear."""
+        """Whether ledgers without a state are cleared."""
         return self.cleared >= self.epoch
 
     @property
     def may_be_repaired(self) -> bool:
         """Whether a repair may begin.
 
-        Before that, re-replication must be able to notice the epoch.
+        The epoch must first be in the metadata store, so that re-replication can notice it.
         """
         return self.transaction > 0
 
     def raised(self, known_epoch: int = 0) -> Doubt:
-        """Return the doubt after one more possible loss. Nothing is newer than this loss yet.
+        """Return the doubt after one more possible loss.
 
-        `known_epoch` is the epoch in the bookie's record. It is larger than `epoch` if the
-        directory is an older copy. No epoch is used twice, so each comparison of epochs shows the
-        loss.
+        No transaction is newer than this loss yet. `known_epoch` is the epoch in the bookie's
+        record. It is larger than `epoch` if the directory is an older copy. No epoch is used twice,
+        so each comparison of epochs shows the loss.
         """
         return Doubt(max(self.epoch, known_epoch) + 1, self.cleared)
 
@@ -87,12 +86,12 @@ class FoundDirectory:
     Attributes:
         has_manifest: False for an empty directory.
         is_known: Whether the metadata store has a cookie or another node of the bookie.
-        starts: Counter in the MANIFEST, which increases with each start and while data is written.
+        starts: Counter in the MANIFEST, which increases at each start, and while data is written.
         node_starts: The same counter in the bookie's node.
         owes_sync: Whether the last run acknowledged adds before their sync, and did not end
             cleanly.
         is_proved: Whether memory of the operating system proves that this run lost nothing.
-        has_lost_record: Whether a record is damaged, and its ledger is unknown.
+        has_lost_record: Whether there is a damaged record of an unknown ledger.
     """
 
     has_manifest: bool
@@ -122,7 +121,7 @@ class Denial(Enum):
 
 
 def is_in_limbo(cleared_epoch: int | None, doubt: Doubt) -> bool:
-    """Return whether something of a ledger may be lost. A ledger without a state has epoch None."""
+    """Return whether a ledger may have lost records. `cleared_epoch` is None without a state."""
     return (doubt.cleared if cleared_epoch is None else cleared_epoch) < doubt.epoch
 
 
@@ -130,7 +129,7 @@ def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Deni
     """Return how to answer about an entry, a last entry or a LAC that the bookie does not have.
 
     Args:
-        cleared_epoch: The epoch up to which the ledger is cleared; None without a state.
+        cleared_epoch: The epoch up to which the ledger is cleared; None if it has no state.
         doubt: The doubt about the directory.
         compared_epoch: The epoch of the last comparison with the creation of the ledger since the
             start of the bookie.
@@ -146,7 +145,7 @@ def first_cleared_epoch(doubt: Doubt) -> int:
 
 
 def cleared_by_creation(created: int, before: Doubt) -> int:
-    """Return the epoch up to which a ledger is clear because its record is newer; 0 if it is not.
+    """Return the epoch up to which a newer record clears a ledger; 0 if the record is not newer.
 
     Args:
         created: Id of the transaction that created the record.

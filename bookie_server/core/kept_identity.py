@@ -1,8 +1,7 @@
 """The file IDENTITY, with keys of a MANIFEST that a downgrade keeps (FORMATS.md#identity).
 
-A MANIFEST of the version before has no fields for the identity, the counters and the doubt of a
-directory. Without this file, the next start of this release would take the directory for another
-one.
+A MANIFEST of the previous version has no fields for the identity, the counters and the doubt of a
+directory. Without this file, the next start of this release would not recognise the directory.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ KEYS = ("directory_id", "path", "starts", "changes", "previous_id")
 
 
 def encode_identity(manifest: Manifest) -> bytes:
-    """Return the file for a MANIFEST: a line as that of a MANIFEST, and a JSON object."""
+    """Return the file for a MANIFEST: a first line like in a MANIFEST, and a JSON object."""
     fields = {name: getattr(manifest, name) for name in KEYS}
-    # A downgrade needs a doubt that is over, so the epoch is enough.
+    # A downgrade is allowed only after the doubt is over, so the epoch is enough.
     fields["doubt_epoch"] = manifest.doubt.epoch
     body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
     return f"{MAGIC} 1 {len(body)} {crc32c(body):08x}\n".encode() + body
 
 
 def decode_identity(data: bytes, manifest: Manifest) -> Manifest:
-    """Return a MANIFEST of the version before, with the keys in the file.
+    """Return a MANIFEST of the previous version with the keys of this file.
 
     Raises:
         DamagedDirectoryError: The file is damaged.

@@ -51,14 +51,14 @@ class Health:
 
     @property
     def is_short_of_room(self) -> bool:
-        """Whether regular adds are refused because the device has too little room."""
+        """Whether regular adds are refused because the device lacks room."""
         return not self.is_writable or self.is_disk_full
 
     @property
     def unknown_files(self) -> set[int]:
-        """Ids of the files that may have held other entries than their indexes show.
+        """Ids of the files that may have held entries which their indexes do not contain.
 
-        When the doubt is over, the lost entries are repaired, and damaged files are like others.
+        When the doubt is over, the lost entries are repaired, and damaged files are not included.
         """
         if self.doubt.is_over:
             return self.files_in_doubt
@@ -171,7 +171,7 @@ def key_fits(state: HeldLedger, key: bytes) -> bool:
 
 
 def is_in_limbo(state: HeldLedger | None, doubt: Doubt, newer_epoch: int = 0) -> bool:
-    """Return whether something of a ledger may be lost.
+    """Return whether a ledger may have lost records.
 
     A ledger without a state is cleared up to `newer_epoch` if its record is newer than the loss of
     this epoch.

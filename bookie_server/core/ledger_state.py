@@ -58,7 +58,7 @@ class HeldLedger:
     directory: int = 0  # number of the directory that holds the ledger's entries
     master_key: bytes | None = None  # set by the first add or fence, never changed
     is_fenced: bool = False  # regular adds are refused
-    cleared_epoch: int = 0  # losses up to this epoch of doubt took nothing, or are repaired
+    cleared_epoch: int = 0  # up to this epoch of doubt, nothing is lost, or it is repaired
     last_add_confirmed: int = -1  # the largest LAC in any entry so far; -1 without a LAC
     explicit_lac: int = -1  # the largest explicit LAC so far; -1 without an explicit LAC
     lac_bound: int = -1  # damaged entries had at most this LAC; -1 without damaged entries
@@ -172,7 +172,7 @@ def encode_states(
 def decode_states(data: bytes, path: str, cleared_epoch: int = 0) -> HeldLedgers:
     """Decode the blocks of a ledger-state file. All blocks must be valid.
 
-    In a file of the version before, all ledgers have the cleared epoch `cleared_epoch`.
+    In a file of the previous version, all ledgers have the cleared epoch `cleared_epoch`.
     """
     states = HeldLedgers()
     offset = 0

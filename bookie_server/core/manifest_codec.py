@@ -31,14 +31,14 @@ RUN_SINCE = 4
 FORMAT_VERSION_BEFORE = 3
 """The version that `ledgerlog bookie downgrade` writes."""
 NEW_KEYS = ("directory_id", "path", "journals", "starts", "changes", "previous_id", "doubt")
-"""Keys of the newest version besides `run`. The version before does not have them."""
+"""Keys of the newest version besides `run`. The previous version does not have these keys."""
 JOURNALS_MAX = 8
 """Maximum number of listed runs whose journal files could not be removed yet."""
 NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """How a bookie reads a file when it starts."""
+    """What a starting bookie reads of a file."""
 
     OPEN = "open"
     """When the bookie starts, it replays the file from its first record."""

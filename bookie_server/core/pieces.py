@@ -1,8 +1,8 @@
 """Stores where the entries of one ledger are, as pieces that do not overlap.
 
 A piece is the place of entries with consecutive ids in one record. If two records contain the same
-id, only a piece of the newer record keeps the id. The newer record is the one with the larger
-origin sequence, so the result does not depend on the order of inserts.
+id, only a piece of the newer record keeps the id. The newer record has the larger origin sequence,
+so the result does not depend on the order of inserts.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Pieces(Generic[T]):
         return self._pieces[start:end]
 
     def insert(self, ids: EntryIds, origin: int, target: T) -> int:
-        """Add the entries of a record, and return by how many the number of pieces has grown."""
+        """Add the entries of a record, and return the increase of the number of pieces."""
         before = len(self._pieces)
         for first, last, place in consecutive(ids):
             if not self._lasts or first > self._lasts[-1]:

@@ -69,10 +69,10 @@ class JournalRecord:
     master_key: bytes = NO_KEY
     flags: int = 0
     value: int = 0  # a LAC, or the time of a tombstone in seconds since the Unix epoch
-    epoch: int = 0  # of a limbo record: its ledger is cleared up to this epoch of doubt
-    ticket: int = 0  # number that `Journal.submit` gave to the record; 0 for a record from a file
+    epoch: int = 0  # in a limbo record: the ledger is cleared up to this epoch of doubt
+    ticket: int = 0  # number from `Journal.submit`; 0 for a record from a file
     sequence: int = 0  # number of the record in the journal; 0 until the record is written
-    # Sequence of the original record. If records overlap, the one with the larger number counts.
+    # Sequence of the original record. If records overlap, the record with the larger number counts.
     origin_sequence: int = 0
     durable_upto: int = 0  # last sequence known to be synced when the record was written
     identity: FileIdentity | None = None  # the file that contains the record; None before the write

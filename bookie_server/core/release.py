@@ -16,7 +16,7 @@ PERIODS_PER_WAIT = 32
 
 
 class AddPeriods:
-    """Divides the time since the start into periods, so that an add needs no look at the clock.
+    """Divides the time since the start into periods, so that an add need not read the clock.
 
     A ledger keeps only the number of the period of its last add. Period 0 begins at the start.
     """
@@ -48,7 +48,8 @@ class AddPeriods:
 def may_begin(state: HeldLedger, health: Health, *, quiet_before: int, durable_ticket: int) -> bool:
     """Return whether the bookie may begin to release a ledger, if the metadata allows it.
 
-    The bookie must hold entries that are all durable, and must be certain what it holds.
+    The bookie must hold entries, and all of them must be durable. It must be certain which entries
+    it holds.
     """
     return (
         state.last_accepted_id >= 0

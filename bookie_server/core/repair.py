@@ -6,8 +6,8 @@ record has not changed, it clears the ledger. It clears only a closed ledger, or
 whose last fragment does not name the bookie. A ledger in recovery stays in limbo even if no
 fragment names the bookie, because the closing write may name it for entries that it has lost.
 
-`RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, which stays
-in limbo. After that, the doubt about ledgers without a state is over.
+`RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, and stays in
+limbo. After that, the doubt about ledgers without a state is over.
 
 A repair clears ledgers up to the epoch in which it began. Later losses stay in limbo.
 """
@@ -33,13 +33,13 @@ from ledgerlog_spark.model import (
 )
 
 RECORD_CHANGES_MAX = 8
-"""After this number of changes of the record during a repair, the repair is tried again later."""
+"""Maximum number of changes of the record during a repair before the repair is postponed."""
 STRETCH_ENTRIES_MAX = 4_096
-"""Number of entries that a repair verifies before it fetches the missing ones of them."""
+"""Number of entries that a repair verifies before it fetches the missing entries among them."""
 FETCH_AHEAD_MAX = 256
 """Number of entries that may be read from another bookie together."""
 MISSING_MAX = 1_000
-"""Number of missing entries whose ids a repair reports."""
+"""Maximum number of ids of missing entries that a repair reports."""
 
 
 class RepairOutcome(Enum):
@@ -199,11 +199,12 @@ def ends_of(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
 
 @dataclass(frozen=True, slots=True)
 class RecoveryLimits:
-    """When a bookie recovers a ledger that keeps it in limbo.
+    """Times after which a bookie recovers a ledger that is in limbo.
 
     Attributes:
-        idle_ms: An open ledger without an add for this time may have no writer.
-        stuck_ms: A ledger in recovery without a change for this time may have no recoverer.
+        idle_ms: If an open ledger gets no add for this time, it may have no writer.
+        stuck_ms: If a ledger in recovery does not change for this time, its recovery may have ended
+            early.
     """
 
     idle_ms: int = 600_000
@@ -213,8 +214,9 @@ class RecoveryLimits:
 def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) -> bool:
     """Return whether a bookie should recover a ledger, so that it can leave limbo.
 
-    An open ledger is left to its writer if an ack quorum may be in limbo. Only the writer can close
-    it then, because the other bookies are too few to prove that an entry does not exist.
+    If the ledger may be in limbo on an ack quorum of bookies, it is left to its writer while it is
+    open. Only the writer can close it then, because the other bookies are too few to prove that an
+    entry does not exist.
 
     Args:
         ended: The end of the ledger's last repair.
@@ -233,7 +235,7 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
 def cleared_lac(metadata: LedgerMetadata) -> int:
     """Return the LAC of a ledger that is cleared.
 
-    No bookie acknowledged a larger LAC for the entries that it owes.
+    The entries that the bookie must hold contain no larger LAC.
     """
     if metadata.is_closed:
         return metadata.last_entry_id
@@ -465,7 +467,7 @@ class RepairPass:
         return KeepInLimbo(ledger_id)
 
     def handled(self) -> PassEffect:
-        """Continue after a ledger is cleared, or has a durable state."""
+        """Continue after a ledger is cleared, or after its state is durable."""
         if self._left:
             return RepairLedger(self._left.pop())
         return EndDoubt(self._epoch)

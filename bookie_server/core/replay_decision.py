@@ -1,8 +1,8 @@
 """Decides at boot which scanned records are torn or damaged (FORMATS.md#torn-or-damaged).
 
-A bad record counts as damaged if other data proves that the bad record was synced: `durable_upto`
-of the MANIFEST or of any valid record. Otherwise the bad record counts as torn. A valid record
-later in the file is no proof of a sync, because the system writes pages back in any order.
+A bad record counts as damaged if `durable_upto` of the MANIFEST or of any valid record proves that
+the bad record was synced. Otherwise the bad record counts as torn. A valid record later in the file
+is no proof of a sync, because the system writes pages back in any order.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide on one file. `previous` is None for the first file, and `following` for the last."""
+    """Decide on one file. The first file has no `previous`, and the last has no `following`."""
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]

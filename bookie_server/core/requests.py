@@ -101,7 +101,7 @@ class EntryStorage(Protocol):
         """Store a run of entries, and call `on_done` after the run is durable or refused."""
 
     def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
-        """Store a run of entries that were sent as one add each, and return True.
+        """Store a run of entries, each of which was sent as one add, and return True.
 
         If the adds may need different answers, or an answer that is not OK, do nothing and return
         False. The caller then calls `add` for each entry.
@@ -124,7 +124,7 @@ class EntryStorage(Protocol):
         """Read byte ranges of stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Report a LAC to the watches of the ledger. The LAC need not be durable."""
+        """Notify the watches of the ledger of a LAC, which need not be durable."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:

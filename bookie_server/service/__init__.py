@@ -6,7 +6,7 @@
 - `v2`: the data plane over TCP. `grpc`: adds, reads, LACs and control calls, over gRPC.
   `port_claim`: binds ports before the servers start.
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP
-  server, which shows them, and the routes of administrators.
+  server with the metrics, the status and the changes of administrators.
 - `membership`: access to the metadata store. `collector`: deletes the entries of deleted ledgers.
   `releaser`: deletes the entries of ledgers that no longer name the bookie. `background_clock`:
   starts the compactions and scrubs that are due.

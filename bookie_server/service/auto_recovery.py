@@ -29,7 +29,7 @@ class BookieAutoRecovery:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to audit and to heal."""
+        """Start the auditor and the replication worker."""
         self._task = asyncio.create_task(self._recovery.run())
         self._task.add_done_callback(_report_crash)
 

@@ -1,4 +1,4 @@
-"""Starts the compactions and the scrubs that are due by their intervals, and logs the scrubs."""
+"""Starts the compactions and the scrubs at their intervals, and logs the scrubs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _logger = get_logger("background_clock")
 
 
 class BackgroundClock:
-    """Checks each minute whether work is due, even without the metadata store."""
+    """Checks each minute whether work is due. This does not need the metadata store."""
 
     def __init__(self, compactor: Compactor, scrubber: Scrubber, tasks: Tasks) -> None:
         self._compactor = compactor

@@ -30,7 +30,7 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # False if there was no complete listing, so nothing was dropped or released
+    is_whole: bool  # whether there was a complete listing; otherwise nothing was dropped
     ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
     ledgers_released: int = 0  # number of ledgers that the pass released durably
@@ -90,9 +90,9 @@ class Collector:
         self._wake()
 
     async def collect(self, live_percent: int = 0) -> Collected:
-        """Request a pass like `request`, and wait for its end.
+        """Request a pass like `request`, and wait for the end of the pass.
 
-        The compaction may continue after it.
+        The compaction may continue after the pass.
         """
         request: Future[Collected] = self._tasks.future()
         self._waiting.append(request)

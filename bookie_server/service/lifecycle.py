@@ -152,7 +152,7 @@ class Bookie:
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
-            record.note_doubt(self._tasks)  # of this start, or of one that could not date it
+            record.note_doubt(self._tasks)  # of this start, or of an earlier start
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             repair = self._make_repair(self._storage, stores, directories[0], collector)
@@ -192,12 +192,12 @@ class Bookie:
         return directory_at(path, self._sync_times.note, len(self.settings.places))
 
     async def close(self) -> None:
-        """Withdraw the registration, answer accepted requests for a limited time, close storage."""
+        """Withdraw the registration, answer accepted requests in limited time, close storage."""
         self._view.stop()
         await self._closers.aclose()
 
     def _claim_grpc_port(self) -> None:
-        """Bind the port before the cookie is written, because its server starts last."""
+        """Bind the port before the cookie is written. Its server starts last."""
         settings = self.settings
         if settings.grpc_port:
             self._claims.enter_context(
@@ -331,7 +331,7 @@ class Bookie:
         files: OsFileSystem,
         collector: Collector,
     ) -> BookieRepair:
-        # Imported only here, as in `_serve`: a start that is refused needs no client.
+        # Imported only here, because a start that is refused does not need the client.
         from bookie_server.service.repair.composed import BookieRepair
 
         repair = BookieRepair(
@@ -480,7 +480,7 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
     def _note_doubt(self, record: DirectoryRecord) -> None:
-        """Store a date for a doubt that the storage has raised while the bookie serves."""
+        """Store the transaction of a doubt that the storage raised while the bookie serves."""
         assert self._storage is not None, "storage reports before it is open"
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)

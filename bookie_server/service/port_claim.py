@@ -1,4 +1,4 @@
-"""Binds ports early, so that a start without its ports fails before it changes stored data."""
+"""Binds ports early, so that a start without free ports fails before it changes stored data."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 def claim(address: str, port: int, setting: str) -> socket.socket:
     """Return a socket bound to the address. Clients are refused until the socket listens.
 
-    If a server binds the port itself, this socket must be closed before. Port 0 selects a free
-    port. Raise PortInUseError or another StartupError if the port cannot be bound.
+    If a server binds the port itself, this socket must be closed first. Port 0 selects a free port.
+    Raise PortInUseError or another StartupError if the port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     claimed = socket.socket(family, socket.SOCK_STREAM)

@@ -59,7 +59,7 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
-    # After the close, a failed journal may no longer be needed.
+    # After storage is closed, a failed journal may no longer be needed.
     failure = bookie.directory_failure
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR
@@ -90,7 +90,7 @@ def _print_ready_line(bookie: Bookie) -> None:
 
 
 def _tune_garbage_collector() -> None:
-    """Make Python's garbage collector scan old objects almost never.
+    """Let Python's garbage collector scan old objects only very rarely.
 
     Such scans would find nothing, because requests create no reference cycles. After a start with
     100,000 ledgers, a scan of all objects takes 0.2 s. So one scan runs here, before any client is

@@ -8,14 +8,14 @@ from bookie_server.storage.directories.opening import BookieStorage
 
 
 class ReadOnlyReason(Enum):
-    """A reason from outside of the storage. The storage has others, such as a full device."""
+    """A reason from outside the storage. The storage has its own reasons, such as a full device."""
 
     ADMINISTRATOR = "administrator"
     VACATION = "vacation"
 
 
 class ReadOnlySwitch:
-    """Makes a storage read-only while there is a reason."""
+    """Makes a storage read-only while at least one reason holds."""
 
     def __init__(self, storage: BookieStorage) -> None:
         self._storage = storage

@@ -7,9 +7,9 @@ A ledger is released in three steps:
    must not name this bookie. Then the same record is rewritten with a compare-and-swap.
 3. Drop: the storage deletes the entries, without a fence.
 
-So PROTOCOL.md#F8 holds. A worker of re-replication that listed the entries before step 1 has read
-the record before step 2, so its write fails. A worker that lists them later finds nothing. If a
-step fails, the entries stay.
+So PROTOCOL.md#F8 holds. A worker of re-replication may have listed the entries before step 1. It
+has read the record before step 2, so its write fails. A worker that lists the entries later finds
+nothing. If a step fails, the entries stay.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Released:
 
     looked_up: int = 0  # number of records that were read
     released: int = 0  # number of ledgers whose entries were deleted durably
-    kept: int = 0  # number of ledgers whose release began and ended without a deletion
+    kept: int = 0  # number of ledgers whose release ended without a deletion
 
 
 class Releaser:
-    """Releases a limited number of ledgers in each pass, and continues after them in the next."""
+    """Releases a limited number of ledgers in each pass. The next pass continues after them."""
 
     def __init__(
         self,
@@ -78,7 +78,7 @@ class Releaser:
         return Released(looked_up, released, kept)
 
     async def _next_ledgers(self) -> list[int]:
-        """Return the ids of the next ledgers, in ascending order from the last one."""
+        """Return the ids of the next ledgers after the last ledger, in ascending order."""
         quiet = await self._storage.releasable()
         later = [ledger_id for ledger_id in quiet if ledger_id > self._last_ledger_id]
         earlier = quiet[: len(quiet) - len(later)]
@@ -97,7 +97,7 @@ class Releaser:
         return is_released
 
     async def _touch(self, ledger_id: int) -> bool:
-        """Return whether the record allows the drop, and fails the writes that are under way."""
+        """Return whether the record allows the drop. Then running writes of the record fail."""
         record = await self._records.load(ledger_id)
         if record is None or not is_released_by(record.value, self._bookie_id):
             return False

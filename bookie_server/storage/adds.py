@@ -64,7 +64,7 @@ class AddPath:
             self._admit(request, lac, on_done)
 
     def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
-        """Store a run of entries that were sent as one add each, and return True.
+        """Store a run of entries, each of which was sent as one add, and return True.
 
         Return False, and do nothing, unless each of these adds would be stored now without a wait.
         So an add that is refused, deferred, or compared with stored entries gets its own answer.
@@ -114,7 +114,7 @@ class AddPath:
 
     def _store(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids
-        # A repair has no key, if the bookie has lost it.
+        # A repair has no key if the bookie has lost the key.
         is_keyless = request.is_recovery and request.master_key == NO_KEY
         key = None if is_keyless else request.master_key
         state = self._shared.state_of(request.ledger_id, key)
@@ -130,7 +130,7 @@ class AddPath:
         record.last_add_confirmed = lac
         record.on_done = on_done
         state.last_accepted_id = max(state.last_accepted_id, ids[-1])
-        # An add ends a release: its entries must stay.
+        # An add ends the release of its ledger, so that the entries stay.
         state.added_in = self._health.add_period
         state.end_release()
         self._health.in_flight_bytes += record.body_size
@@ -214,7 +214,7 @@ class AddPath:
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         while True:
-            # The answer counts only for the doubt at this moment, and not for a later loss.
+            # The answer is valid only for the present doubt, and not for a later loss.
             before, epoch = self._health.doubt, self._health.check_epoch
             checked = await check_in_time(self._shared, ledger_id)
             standing = Standing.UNKNOWN if self._health.has_failed else checked.standing

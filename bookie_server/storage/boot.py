@@ -63,7 +63,7 @@ class Boot:
     active: OpenFile | None = None
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
-    proved_upto: int = 0  # the last run may have acknowledged the records up to this sequence
+    proved_upto: int = 0  # the last run may have acknowledged records up to here
     losses: list[str] = field(default_factory=list)  # why records may be lost
 
     def __post_init__(self) -> None:
@@ -138,8 +138,8 @@ class Boot:
     def _lost(self, entry: FileEntry, how: str) -> FileEntry:
         """Return the entry of a file that lost records of unknown ledgers.
 
-        The doubt covers the loss already if a MANIFEST with an epoch marks the file. A MANIFEST of
-        an older release marks files, and has no epoch.
+        If a MANIFEST with an epoch marks the file, the doubt already covers the loss. A MANIFEST of
+        an older release has marks of files, but no epoch.
         """
         self.shared.health.damaged_files.add(entry.file_id)
         if not entry.has_damage or not self.shared.store.current.doubt.epoch:
@@ -193,13 +193,13 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide on the records of all files, and commit immediately which files lost records."""
+        """Decide on the records of all files, and commit the files with losses immediately."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))
         finished = [e.last_sequence for e in manifest.files if e.state is FileState.FINISHED]
-        # After a power loss, a tombstone in the MANIFEST may be larger than all records that are
-        # left. A record with a smaller origin would count as deleted.
+        # After a power loss, a tombstone in the MANIFEST may have a larger sequence than all
+        # records that are left. A new record with a smaller sequence would count as deleted.
         tombstones = (state.tombstone for state in self.shared.states.values())
         seen = max([synced, manifest.durable_upto, *finished, *tombstones])
         self.shared.sequences.next_sequence = largest_sequence(scans, seen) + 1
@@ -219,7 +219,7 @@ class Boot:
         return synced
 
     async def _commit_losses(self, entries: Iterable[FileEntry]) -> None:
-        """Commit that records may be lost, before the boot changes a file that shows the loss."""
+        """Commit the possible loss, before the boot changes a file that shows the loss."""
         health, manifest = self.shared.health, self.shared.store.current
         health.check_epoch += 1
         if self.losses:
@@ -269,7 +269,7 @@ class Boot:
         try:
             self.active = await self._prepare(is_last_resort=True, needed_bytes=needed_bytes)
         except DiskFullError:
-            # Without this room, the bookie serves, but accepts no fences and deletions.
+            # Without this room, the bookie serves, but accepts neither fences nor deletions.
             self.active = await self._prepare(is_last_resort=True)
 
     async def _prepare(

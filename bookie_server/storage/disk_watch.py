@@ -100,7 +100,7 @@ class DiskWatch:
             self.on_full()
 
     async def close(self) -> None:
-        """Wait for a running measurement, and start no other."""
+        """Wait for a running measurement, and start no further measurement."""
         self._is_closing = True
         if self._is_measuring:
             self._idle = self._shared.tasks.future()

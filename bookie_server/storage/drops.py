@@ -32,7 +32,7 @@ class Drops:
         self._leaving: set[int] = set()  # forgotten, but the MANIFEST may still have their states
 
     async def candidates(self) -> list[int]:
-        """Return the ids of all known ledgers that `drop` has not dropped, in ascending order."""
+        """Return the ids of all known ledgers that are not dropped, in ascending order."""
         found: list[int] = []
         for part in parts(list(self._shared.states.values())):
             found += [state.ledger_id for state in part if not state.is_deleted]
@@ -82,12 +82,12 @@ class Drops:
             state.is_hidden = False
             self._shared.counters.releases += 1
         else:
-            # Nothing of a deleted ledger needs a repair.
+            # A deleted ledger needs no repair.
             state.cleared_epoch = self._shared.health.doubt.epoch
             self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more, and return the number of tombstones.
+        """Forget old tombstones that no record needs any more. Return how many were forgotten.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
         """

@@ -40,7 +40,7 @@ class Fences:
         self._journal.when_durable(barrier_of(state), then)
 
     async def fence_unwritable(self, ledger_id: int, key: bytes) -> None:
-        """Fence a ledger in recovery, closed or deleted, because its earlier fence may be lost."""
+        """Fence a ledger that is in recovery, closed or deleted. Its earlier fence may be lost."""
         state = self._shared.state_of(ledger_id)
         if state.is_fenced or self._shared.health.is_closing:
             return

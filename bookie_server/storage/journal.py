@@ -90,7 +90,7 @@ class Journal:
         # a heap of (ticket, number, callback) for the tickets above `durable_ticket`, with the
         # lowest ticket first; the number decides the order of callbacks with the same ticket
         self._waiters: list[tuple[int, int, Callable[[Code], None]]] = []
-        self._waiter_number = 0  # number of the newest waiter; each later waiter has a higher one
+        self._waiter_number = 0  # number of the newest waiter; each waiter gets the next number
         self._is_closing = False  # once True, no record is submitted
         self._watermark_is_due = False  # whether the task that writes the next watermark runs
         # a watermark in the files proves that all records before this sequence are synced
@@ -119,7 +119,7 @@ class Journal:
         return ticket
 
     async def _end_wait(self, ticket: int) -> None:
-        """Let the group that begins with `ticket` be written, full or not, after the wait."""
+        """Wait. Then the group that begins with `ticket` may be written even if it is not full."""
         await self._tasks.sleep(self._settings.mode_settings.group_wait_ms)
         if self._queue and self._queue[0].ticket == ticket:
             self._is_waiting_for_more = False
@@ -226,7 +226,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether to compose a group now. While a group is written, the next group must be full."""
+        """Whether a group is due. While a group is being written, the next group must be full."""
         if self._is_rolling or not self._queue:
             return False
         is_full = (
@@ -335,7 +335,7 @@ class Journal:
         if self._watermark_is_due or self._watermark_sequence >= durable:
             return
         if self.durable_ticket < self._written_ticket:
-            return  # a watermark is no proof for records that are not synced
+            return  # a watermark must not cover records that are not synced
         self._watermark_is_due = True
         self._tasks.spawn("watermark", self._write_watermark())
 

@@ -74,7 +74,7 @@ class Lacs:
         self._raise(state, lac)
 
     def announce(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Keep a confirmed LAC, at least until the process ends.
+        """Keep a confirmed LAC at least until the process ends.
 
         A LAC of an unknown ledger, or with a wrong key, is ignored.
         """

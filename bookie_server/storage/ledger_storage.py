@@ -179,7 +179,7 @@ class LedgerStorage:
 
     @property
     def has_room(self) -> bool:
-        """Whether a recovery add or a fence has room. Both may be accepted without regular adds."""
+        """Whether a recovery add or a fence has room, even if regular adds are refused."""
         return not self._health.has_failed and self._keeper.refuses_control() is None
 
     def set_read_only(self, *, is_read_only: bool) -> None:
@@ -214,7 +214,7 @@ class LedgerStorage:
         return self._states.keys()
 
     def check_adds_like(self, others: Iterable[LedgerStorage]) -> None:
-        """Check the first add of an unknown ledger if one of the directories `others` would.
+        """Check the first add of an unknown ledger if any directory in `others` would check it.
 
         Such a directory may have lost the fence of the ledger, or may have forgotten it.
         """
@@ -233,7 +233,7 @@ class LedgerStorage:
 
     @property
     def doubt(self) -> Doubt:
-        """The doubt of the directory, as the MANIFEST on the device has it."""
+        """The doubt of the directory in the durable MANIFEST."""
         return self.losses.durable
 
     def is_known(self, ledger_id: int) -> bool:
@@ -256,7 +256,7 @@ class LedgerStorage:
 
     @property
     def journal_mark(self) -> JournalPlace | None:
-        """The place up to which synced entry-log files have the records of the journal, or None."""
+        """The place up to which the journal's records are in synced entry-log files, or None."""
         return None if self._mode.ring is None else self._mode.ring.mark
 
     @property
@@ -270,10 +270,10 @@ class LedgerStorage:
         return self.counters.journal_records
 
     async def count_change(self) -> None:
-        """Raise the counter of the directory, so that copies from before are older.
+        """Raise the counter of the directory, so that earlier copies count as older.
 
         The new counter is in `identity` on return, unless the storage failed or the MANIFEST had no
-        room. Then the next MANIFEST has it.
+        room. In the latter case, the next MANIFEST has the new counter.
         """
         if self._shared.changes == self._shared.store.current.changes:
             self._shared.changes += 1
@@ -332,7 +332,7 @@ class LedgerStorage:
         )
 
     async def _end_run(self, *, keep_open: bool) -> None:
-        """Commit that all records of the run are in the synced entry-log files."""
+        """Commit the fact that all records of the run are in the synced entry-log files."""
         self._shared.run = None
         self._shared.changes += 1
         await self._keeper.commit(None, keep_open=keep_open)
@@ -345,7 +345,7 @@ class LedgerStorage:
         """Index and answer a group. If it is not synced, only its regular adds are answered now.
 
         A recovery add is synced before its answer in every write mode, because the metadata may
-        then name this bookie for the entry, whatever the bookie loses afterwards.
+        then name this bookie for the entry, even if the bookie loses the entry afterwards.
         """
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:

@@ -63,8 +63,8 @@ def judge_all(
 
     `states` are the states of the MANIFEST. A commit writes all states together with the sequence
     `durable_upto`. So if a ledger has a record up to this sequence and no state, the bookie has
-    forgotten the ledger. Its records are left out: they would bring back a part of its state, and
-    another directory may have become the home of the ledger.
+    forgotten the ledger. The records of a forgotten ledger are left out, because they would restore
+    a part of its state, and another directory may have become the home of the ledger.
     """
     scans = [file.scan for file in replayed]
     for number, file in enumerate(replayed):

@@ -1,8 +1,8 @@
 """Releases ledgers: deletes their entries without a fence (FORMATS.md#released-ledgers).
 
-While a ledger is *releasing*, the bookie neither lists its entries nor denies that an entry exists,
-and each add ends the release. The mark is only in memory: a release ends with the process, because
-only this process could drop the ledger.
+While a ledger is *releasing*, the bookie neither lists its entries nor denies that an entry exists.
+Each add ends the release. The state *releasing* is only in memory, because only this process could
+drop the ledger. So a release ends with the process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Releases:
         return sorted(found)
 
     def _quiet_before(self) -> int:
-        """Return the first period whose ledgers are not quiet. With a wait of 0, none is quiet."""
+        """Return the first period whose ledgers are not quiet. If the wait is 0, return 0."""
         if not self._wait_ms:
             return 0
         return self._periods.quiet_before(self._shared.clock.monotonic_ms())

@@ -37,7 +37,7 @@ class Reads(Protocol):
     """The part of a File that a window needs."""
 
     async def read(self, offset: int, size: int, priority: Priority = ...) -> bytes:
-        """Return `size` bytes from `offset`; fewer only where the file ends."""
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier."""
 
 
 class FileWindow:
@@ -65,7 +65,7 @@ class FileWindow:
 
 
 async def run_in_window(reading: Generator[Need, bytes, R], window: FileWindow) -> R:
-    """Run a reading of the file of a window with the bytes of the window."""
+    """Run a reading of a file with the bytes of a window of this file."""
     try:
         need = next(reading)
         while True:

@@ -18,7 +18,7 @@ from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
 
 OnFailure = Callable[[int, int, object, StorageError], None]
-"""Gets the ledger, the first entry and the peer of a request, and the error that ended it."""
+"""Gets the ledger, first entry and peer of a request, and the error that ended the request."""
 
 
 @dataclass(slots=True)
@@ -71,7 +71,7 @@ class StorageCounters:
 
 @dataclass(slots=True)
 class Sequences:
-    """The sequence of the next record of a directory, and that of the last synced record."""
+    """The sequences of the next record and of the last synced record of a directory."""
 
     next_sequence: int = 1
     durable_sequence: int = 0  # all records up to this sequence are synced
@@ -101,7 +101,7 @@ class Shared:
         self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
         self.starts = self.changes = 0  # for the next commit of the MANIFEST
         self.found = FoundOutside()  # set before the boot
-        # Ledgers without a state whose metadata is newer than the losses up to an epoch. `Denials`
+        # Ledgers without a state that have newer metadata than the losses up to an epoch. `Denials`
         # limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()
         self.on_failed_read: OnFailure = lambda *_: None  # for each read that an error ended

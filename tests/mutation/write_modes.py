@@ -192,8 +192,8 @@ MUTATIONS = [
     Mutation(
         "mode_sync_after_lost_pages_succeeds",
         f"{DEVICE}/filesystem.py",
-        "awaited meanwhile may have taken the error\n            if self._has_lost_pages:\n",
-        "awaited meanwhile may have taken the error\n            if False:\n",
+        "wait for write-back may have got the error\n            if self._has_lost_pages:\n",
+        "wait for write-back may have got the error\n            if False:\n",
         "Linux reports a failed write-back once, and a sync after it succeeds",
     ),
     Mutation(

@@ -1,8 +1,8 @@
 """Decides which files are compacted, and at which speed. The functions do no I/O.
 
 A file is compacted if its live entries are a small part of the entries that it stored. Its live
-entries are copied, and then the whole file is freed. The best file is the one that frees the most
-bytes for each copied byte.
+entries are copied, and then the whole file is freed. The best file frees the most bytes for each
+copied byte.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 ALL_PERCENT = 100
 """With this threshold, each file with a dead entry is compacted."""
 CREDIT_MS = 100
-"""If compaction was slower than its rate, it may later make up for at most this time."""
+"""Maximum time that compaction may catch up if it was slower than its rate."""
 MILLISECONDS = 1_000
 RETRY_PAUSE_MS = 600_000
 """Pause after which compaction tries an unreadable file again."""
@@ -69,9 +69,9 @@ class Schedule:
     major_ms: int  # monotonic time of the last major compaction
 
     def due(self, now_ms: int) -> int:
-        """Return the threshold of the compaction that is due now, or 0, and note that it begins.
+        """Return the threshold of the compaction that is due now, or 0. Record its beginning.
 
-        A major compaction also counts as a minor one.
+        A major compaction also counts as a minor compaction.
         """
         settings = self.settings
         if _is_due(now_ms - self.major_ms, settings.compaction_major_interval_ms):
@@ -98,7 +98,7 @@ class Withdrawals:
         self._pauses: dict[int, tuple[int, int]] = {}  # end and length of the pause, by file id
 
     def add(self, file_id: int, now_ms: int) -> None:
-        """Note that a file could not be read."""
+        """Record that a file could not be read."""
         _, last_ms = self._pauses.get(file_id, (0, RETRY_PAUSE_MS // 2))
         pause_ms = min(2 * last_ms, RETRY_PAUSE_MS_MAX)
         self._pauses[file_id] = now_ms + pause_ms, pause_ms
@@ -118,7 +118,7 @@ class Rate:
         self._allowed_from_ms = -math.inf
 
     def pause_ms(self, size_bytes: int, now_ms: int) -> int:
-        """Count bytes that were read or written, and return how long to wait before the next."""
+        """Count bytes that were read or written, and return the wait before further bytes."""
         if not self._bytes_per_s:
             return 0
         start = max(self._allowed_from_ms, now_ms - CREDIT_MS)

@@ -17,7 +17,7 @@ NAME = "SCRUB"
 MAGIC = b"LSCR"
 FORMAT_VERSION = 1
 TRIES_MAX = 3
-"""A pass begins to read a file at most this number of times."""
+"""Maximum number of attempts to read a file in a pass."""
 DAMAGED_ENTRIES_MAX = 16_384
 DAMAGED_LEDGERS_MAX = 1_000
 
@@ -28,7 +28,7 @@ POSITION_SIZE = _position.size + _checksum.size
 
 @dataclass(frozen=True, slots=True)
 class ScrubPosition:
-    """How far the scrubs of a directory have come. Times are those of the computer's clock."""
+    """The progress of the scrubs of a directory. All times are from the computer's clock."""
 
     began_ms: int = 0  # beginning of the newest pass; 0 if no pass has begun
     ended_ms: int = 0  # end of the last whole pass; 0 if no pass has ended
@@ -49,7 +49,7 @@ class ScrubPosition:
         return {file_id for file_id in file_ids if self.done < file_id <= self.upto}
 
     def at(self, left: Collection[int]) -> ScrubPosition:
-        """Return the position while these files are left. It has no file that was not read."""
+        """Return the position while these files are left. All its other files were read."""
         return replace(self, done=min(left, default=self.upto + 1) - 1)
 
     def ended(self, now_ms: int) -> ScrubPosition:
@@ -57,7 +57,7 @@ class ScrubPosition:
         return replace(self, ended_ms=now_ms, done=self.upto)
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether a pass begins or continues now. An interval of 0 means never.
+        """Return whether a pass begins or continues now. If the interval is 0, no pass does.
 
         If the clock was set back behind the beginning of the newest pass, a pass is due.
         """
@@ -81,7 +81,7 @@ def encode_position(position: ScrubPosition) -> bytes:
 
 
 def decode_position(data: bytes) -> ScrubPosition:
-    """Decode the file `SCRUB`. After damage, the position is that before the first pass."""
+    """Decode the file `SCRUB`. If it is damaged, return the position before the first pass."""
     content = data[: _position.size]
     if len(data) < POSITION_SIZE or _checksum.unpack_from(data, _position.size)[0] != crc32c(
         content

@@ -78,7 +78,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().__init__((address, port), _Handler)
 
     def server_bind(self) -> None:
-        """Bind, and use the address as the server's name, because a host name needs a lookup."""
+        """Bind, and use the address as the server's name, to avoid the lookup of a host name."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = self.server_address[:2]  # type: ignore[assignment]
         self.setup_environ()

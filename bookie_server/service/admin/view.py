@@ -45,7 +45,7 @@ class Serving:
 
 
 class BookieView:
-    """One bookie, as administrators see it."""
+    """The values and changes of one bookie that administrators can request."""
 
     def __init__(self, settings: BookieSettings, bookie_id: str) -> None:
         self.settings = settings
@@ -72,7 +72,7 @@ class BookieView:
         repair: RepairProgress,
         read_only: ReadOnlySwitch,
     ) -> None:
-        """Show the parts of an open storage from now on."""
+        """From now on, show the parts that exist after the storage was opened."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(metrics)
         self._devices = Devices(storage)
@@ -139,7 +139,7 @@ class BookieView:
         """Run `change` in the event loop, and wait for its end.
 
         Raises:
-            NotServingError: Nothing was changed, and nothing will be.
+            NotServingError: The change was not made, and will not be made.
         """
         if not self.is_running:
             raise NotServingError("Bookie is not fully started yet, or is stopping")
@@ -159,7 +159,7 @@ class BookieView:
         }
 
     def garbage_collection(self) -> dict[str, Any]:
-        """Return the numbers of passes and compactions, and the results of the last ones.
+        """Return the numbers of passes and compactions, and the last results.
 
         The names of fields about compaction are those of BookKeeper.
         """
@@ -190,11 +190,11 @@ class BookieView:
         return self._devices.space
 
     def scrub(self) -> None:
-        """Continue the scrub that has not ended, or begin one."""
+        """Continue the scrub that has not ended, or begin a new scrub."""
         self._change(self.serving.storage.scrubber.request)
 
     def scrub_details(self) -> dict[str, Any]:
-        """Return how far the scrub has come, and what the scrubs of this process found."""
+        """Return the progress of the scrub, and the findings of the scrubs of this process."""
         scrubber = self.serving.storage.scrubber
         counters = self.serving.storage.counters.by_metric()
         position = scrubber.position
@@ -236,7 +236,7 @@ class BookieView:
         ]
 
     def doubt(self) -> dict[str, int | bool]:
-        """Return whether the directory may have lost entries, and how many ledgers are in limbo."""
+        """Return the doubt about the directories, and the number of ledgers in limbo."""
         storage = self.serving.storage
         doubt = storage.doubt
         return {
@@ -247,7 +247,7 @@ class BookieView:
         }
 
     def journal_mark(self) -> dict[str, str]:
-        """Return the marks of the journals in BookKeeper's form, or {} without a journal."""
+        """Return the marks of the journals in BookKeeper's form, or {} if there is no journal."""
         marks = [each.journal_mark for each in self.serving.storage.directories]
         return {
             f"LastLogMark: Journal Id - {mark.number}({mark.name})": f"Pos - {mark.offset}"
@@ -285,7 +285,7 @@ class BookieView:
 
 
 class _Change:
-    """A change that the event loop makes in time, or not at all."""
+    """A change in the event loop, which is made only while its route waits."""
 
     def __init__(self, change: Callable[[], None]) -> None:
         self._change = change
@@ -301,7 +301,7 @@ class _Change:
                 self._has_run.set()
 
     def is_done_within(self, seconds: float) -> bool:
-        """Wait for the change, and return whether it was made. After False, it is never made."""
+        """Wait for the change, and return whether it was made. A late change is never made."""
         self._has_run.wait(seconds)
         with self._lock:
             self._is_withdrawn = True

@@ -29,8 +29,8 @@ class FairSlots:
     """A limited number of places that peers (connections) share fairly.
 
     The places limit the calls of the control service, or the watches of ledgers. A peer can keep
-    these open as long as it wants. So if all places are taken, a new call can take a place from the
-    peer with the most places. The newest call of that peer is then ended.
+    its calls and watches open for any time. So if all places are taken, a new call can take a place
+    from the peer with the most places. The newest call of that peer is then ended.
     """
 
     __slots__ = ("_by_peer", "count", "count_max", "ended", "refused")
@@ -76,7 +76,7 @@ class FairSlots:
 class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
     """Gives each call a place in `slots`.
 
-    A call that may receive a request has one in `receiving` too.
+    A call that may receive a request also has a place in `receiving`.
     """
 
     def __init__(
@@ -172,7 +172,7 @@ class _Call:
 class _Place:
     """The place of one call.
 
-    It is freed when the handler ends. With `is_kept`, it is freed after the reply.
+    It is freed when the handler ends. If `is_kept` is true, it is freed after the reply is sent.
     """
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:

@@ -62,7 +62,7 @@ class HeldReplies:
             give_back(held[0])
 
     def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
-        """Return the calls with a reply in this lane that was not taken for `seconds`."""
+        """Return the calls whose replies in this lane were not taken for `seconds`."""
         now = asyncio.get_running_loop().time()
         return [
             stuck
@@ -72,7 +72,7 @@ class HeldReplies:
 
 
 class Batches:
-    """Reads consecutive entries, as many as fit into the lane."""
+    """Reads as many consecutive entries as the lane has room for."""
 
     def __init__(self, storage: EntryStorage, counters: ServiceCounters, turns: Turns) -> None:
         self._storage = storage
@@ -82,7 +82,7 @@ class Batches:
     async def in_line(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Code, list[bytes], Taken]:
-        """Wait in line for room, and return code, entries, and the bytes to give back.
+        """Wait in line for room. Return the code, the entries and the bytes to give back.
 
         If the lane is nearly full, fewer entries are returned. The code is BUSY only if, in both
         attempts, the first entry alone was larger than the bytes that were taken for it.
@@ -105,7 +105,7 @@ class Batches:
     async def at_once(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries if the lane has room for all requested bytes now, else no entries."""
+        """Return entries if the lane has room for all requested bytes now, otherwise none."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)

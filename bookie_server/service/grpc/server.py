@@ -30,7 +30,7 @@ LOOKAHEAD_BYTES: Final = 16_384
 """Bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
-"""A connection without a call for this time is closed. Clients open a new connection if needed."""
+"""A connection is closed if it has no call for this time. Clients can open a new connection."""
 HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
 PING_INTERVAL_MS_MIN: Final = 5_000
 """If a client pings more often than this, its connection is closed. Clients with watches ping less
@@ -90,7 +90,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, wait for open calls at most this time, then cancel the open calls."""
+        """Refuse new calls, wait at most this time for open calls, then cancel the rest."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

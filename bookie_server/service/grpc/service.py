@@ -273,7 +273,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return the entries, or none if they are too many, or if the lane is not ample."""
+        """Return the entries, or no entries if they are too large or the lane is nearly full."""
         is_small = request.size_bytes_max and request.count_max <= RUN_ENTRIES_MAX
         if not is_small or not share.budget.is_ample:
             return (), (share, 0)

@@ -197,7 +197,7 @@ def _is_before(since: float | None, seconds: float) -> bool:
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:
-    """Take bytes of a share, and wait in line if too few are free. If cancelled, take nothing."""
+    """Take bytes of a share. Wait in line if too few bytes are free. If cancelled, take nothing."""
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -40,7 +40,7 @@ class StuckCalls:
     """Ends stuck calls. Calls that are reported at the same time are ended together."""
 
     def __init__(self) -> None:
-        # Closes the connections of peers, in a thread. It is None while there is no server.
+        # Closes the connections of peers, in a thread. While there is no server, it is None.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []

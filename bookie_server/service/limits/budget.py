@@ -14,9 +14,9 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
    the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
    the trusted size cost more. So small and trusted requests wait for few other requests, and every
-   share gets bytes in the end. No other share may overtake a share that holds nothing beyond its
-   reserve, as long as its host holds at most its equal part: the lane, divided by the number of
-   hosts.
+   share gets bytes in the end. Under two conditions, no other share may overtake a share: the share
+   holds nothing beyond its reserve, and its host holds at most its equal part (the lane, divided by
+   the number of hosts).
 
 The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3
 do not apply to such a budget: one share may hold all its bytes, and the line alone decides which
@@ -74,7 +74,7 @@ class Budget:
 
     @property
     def is_ample(self) -> bool:
-        """Whether at least half of the bytes are free, and no share waits."""
+        """Whether at least half of the bytes are free and no share waits."""
         return not self.waiting and 2 * self.shared_bytes <= self.size_bytes_max
 
     @property
@@ -162,8 +162,8 @@ class Share:
     held_bytes: int = field(default=0, init=False)
     wanted_bytes: int = field(default=0, init=False)  # 0 while the share does not wait
     place: int = field(default=0, init=False)  # place in line, smallest first; kept after a wait
-    # The connection sets these two. They count the bytes of answers that the peer has not taken,
-    # and the bytes of answers that are not yet written to the socket.
+    # The connection sets the next two fields. They count the bytes of answers that the peer has not
+    # taken, and the bytes of answers that are not yet written to the socket.
     unsent_bytes: int = field(default=0, init=False)
     unwritten_bytes: int = field(default=0, init=False)
     _granted: Callable[[], None] | None = field(default=None, init=False)
@@ -213,7 +213,7 @@ class Share:
         return True
 
     def refuse(self) -> None:
-        """Count a request that was refused because bytes were missing."""
+        """Count a request that was refused because too few bytes were free."""
         self.budget.refusals += 1
         self.budget.on_pressure()
 
@@ -221,8 +221,8 @@ class Share:
         """Take `size_bytes` more, even above the limit, because the bytes are already in memory.
 
         The caller limits the number of bytes. After this call, the host of this share may hold more
-        than its equal part of the lane (rule 4). In that case, the waiting shares of this host no
-        longer hold up the line, and waiting shares of other hosts may get bytes.
+        than its equal part of the lane (rule 4). In that case, shares of other hosts may overtake
+        the waiting shares of this host.
         """
         budget = self.budget
         budget.count(self, size_bytes)

@@ -10,10 +10,11 @@ is interrupted, some directories contain a cookie, but no directory contains ent
 then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
 Then the start is refused. If the setting `allow_lost_directory` is set and the directory is empty,
 the start continues in doubt: the first MANIFEST has an epoch of doubt, and is durable before the
-`VERSION` file. So a crash leaves no empty directory that counts as whole.
+`VERSION` file. So after a crash, no empty directory counts as a directory without losses.
 
-The directories of a bookie change only on request: an empty directory is added, or a lost one is
-removed. While such a change is written, directories may have the cookie from before or after it.
+The directories of a bookie change only on request: an empty directory is added, or a lost directory
+is removed. While such a change is written, a directory may have the cookie from before the change
+or from after it.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class CheckedCookie:
 
 @dataclass(frozen=True, slots=True)
 class WantedChange:
-    """The changes of the bookie's directories that the settings allow.
+    """The changes of the bookie's directories that the settings permit.
 
     Attributes:
         without: Directories that may be removed.
@@ -218,7 +219,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _has_cookie(directory: Path, wanted: Cookie, allowed: Collection[frozenset[str]]) -> bool:
-    """Return whether the directory contains a cookie, or raise an error if it is a wrong one.
+    """Return whether the directory contains a cookie. If the cookie is wrong, raise an error.
 
     The directories of the cookie must be one of the sets in `allowed`.
     """

@@ -1,9 +1,9 @@
-"""Adds empty directories to a bookie, and removes lost ones.
+"""Adds empty directories to a bookie, and removes lost directories.
 
 A new directory gets its cookie and its first MANIFEST. Then the other directories get the new
 cookie. At last, one transaction writes the cookie and the bookie's record into the metadata store.
-After an interruption, the next start does the rest. The new directory has the doubt of the others,
-so an expansion raises no doubt.
+After an interruption, the next start completes the change. The new directory gets the doubt of the
+other directories, so an expansion raises no doubt.
 
 Before a directory is removed, the doubt of all other directories is raised, because ledgers may be
 lost. Then these directories get the new cookie, and the metadata store gets the cookie and a record
@@ -41,7 +41,7 @@ async def add_directories(
 
     Raises:
         StartupError: No start of this release has written the bookie's record, or another directory
-            of the bookie is not its newest state.
+            of the bookie is not in its newest state.
         MetadataVersionError: Another process has changed the cookie or the record.
     """
     bookie_id = checked.cookie.bookie_id
@@ -78,10 +78,10 @@ async def add_directories(
 def removal(
     checked: CheckedCookie, directories: Sequence[FileSystem]
 ) -> tuple[Cookie, Version] | None:
-    """Write the cookie without the removed directories into the others, if some are removed.
+    """If directories are removed, write the new cookie into the remaining directories.
 
     Return the change for `DirectoryRecord.begin`, which completes the removal. The raised doubt of
-    the directories is durable already.
+    the remaining directories is already durable.
     """
     if not checked.removed:
         return None
@@ -91,7 +91,7 @@ def removal(
 
 
 def found_removal(checked: CheckedCookie, found: FoundOutside) -> FoundOutside:
-    """Return the loss that a start with removed directories raises the doubt for."""
+    """Return `found` with the reason of the loss if directories are removed."""
     if not checked.removed:
         return found
     removed = f"the directory {', '.join(checked.removed)} was removed"

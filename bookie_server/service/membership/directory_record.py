@@ -4,12 +4,13 @@ At a start, the MANIFESTs with raised counters are durable first, then the recor
 compare-and-swap, then the bookie serves. So a directory with a smaller counter than the record is
 an older copy (`core.directory_identity`). While a directory gets data, its counter rises once in an
 interval. It also rises at a clean stop. At most one rise of each counter waits for the metadata
-store. If another process changes the record while the bookie serves, the bookie replaces the record
-if a start would accept it. Otherwise, it writes the record no more.
+store. Another process may change the record while the bookie serves. If a start would accept the
+changed record, the bookie replaces it. Otherwise, the bookie stops writing the record.
 
 After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
-The id of the transaction of this write, or of a later one, dates the doubt: a ledger that a later
-transaction creates has lost nothing. While the store is away, the write is repeated.
+The id of the transaction of this write, or of a later write, is stored with the doubt. A ledger
+that a later transaction creates has lost nothing. The write is repeated until the store can be
+reached.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class CountedStorage(Protocol):
 
 
 class DirectoryRecord:
-    """The record of all directories, from before the start of the storage until after its end.
+    """The record of all directories, which is used before, during and after the storage's run.
 
     Args:
         known: The store of the records.
@@ -87,7 +88,7 @@ class DirectoryRecord:
         self._known = known
         self._bookie_id = bookie_id
         self._paths = paths
-        self._storages: Sequence[CountedStorage] = ()  # from the first record of this process on
+        self._storages: Sequence[CountedStorage] = ()  # empty before `begin`
         self._written: Sequence[DirectoryIdentity] = ()  # what the record has
         self._version: Version | None = None
         self._records: list[int] = []  # records that the counters cover
@@ -100,11 +101,12 @@ class DirectoryRecord:
     ) -> list[FoundOutside]:
         """Compare each directory with the record, and return the values of the record.
 
-        An older copy lacks entries and fences, so the start with it raises the doubt. With
-        `may_miss`, the record may have further directories, which the next record removes.
+        An older copy lacks entries and fences, so a start with an older copy raises the doubt. If
+        `may_miss` is true, the record may have further directories, which the next record removes.
 
         Raises:
-            DirectoryIdentityError: It is another directory, or the bookie was taken out of service.
+            DirectoryIdentityError: A directory is not the bookie's, or the bookie was taken out of
+                service.
         """
         found = await self._known.read(self._bookie_id)
         known = None if found is None else found.value
@@ -120,9 +122,9 @@ class DirectoryRecord:
     ) -> None:
         """Write the raised counters of a start. The bookie may serve afterwards.
 
-        `change` is a new cookie for the bookie, and the version of the cookie that it replaces. It
-        is written in the same transaction, and the record loses the directories that are not among
-        the storages.
+        `change` is a new cookie for the bookie, and the version of the cookie that it replaces. The
+        new cookie is written in the same transaction. The new record contains only the directories
+        of `storages`.
 
         Raises:
             DirectoryIdentityError: Another process has changed the record meanwhile.
@@ -151,11 +153,11 @@ class DirectoryRecord:
         self._records = [storage.records_stored for storage in storages]
 
     def follow(self, tasks: Tasks, interval_ms: int) -> None:
-        """Raise the counters once in each interval in which their directories got records."""
+        """In each interval, raise the counters of the directories that got records."""
         tasks.spawn("counters of the directories", self._follow(tasks, interval_ms))
 
     def note_doubt(self, tasks: Tasks) -> None:
-        """Write the record with the newest epoch of doubt, and date the doubt, as soon as possible.
+        """Write the record with the newest epoch of doubt. Then store the transaction of the doubt.
 
         The storage calls this after it has raised the doubt durably.
         """
@@ -175,7 +177,7 @@ class DirectoryRecord:
     async def _has_dated(self) -> bool:
         assert self._storages, "the doubt is dated after the start"
         await self.write_record()
-        # A directory that has failed cannot store a date.
+        # A directory that has failed cannot store a transaction.
         storages = [each for each in self._storages if each.failure is None]
         try:
             for storage in storages:
@@ -187,7 +189,7 @@ class DirectoryRecord:
         return all(doubt.epoch == 0 or doubt.transaction > 0 for doubt in doubts)
 
     async def _date(self, storage: CountedStorage) -> None:
-        """Date the doubt of a directory if the record has its epoch.
+        """Store the transaction of a directory's doubt if the record has the epoch of the doubt.
 
         The epoch was durable before the record was written. So any transaction that wrote the
         record since then began after the epoch was durable.
@@ -200,7 +202,7 @@ class DirectoryRecord:
             await storage.date_doubt(doubt.epoch, transaction)
 
     def stop(self) -> None:
-        """Raise the counters no more."""
+        """Stop raising the counters."""
         self._is_stopped = True
 
     async def close(self, timeout_ms: int) -> None:
@@ -223,11 +225,11 @@ class DirectoryRecord:
                 await self.advance()
 
     async def advance(self) -> None:
-        """End an interval: raise the counters of directories with records, write the record."""
+        """End an interval: raise the counters of directories with new records. Write the record."""
         assert self._storages, "the counters are followed after the start"
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
-            # While the store is away, the counter waits: it is ahead of the record at most by one.
+            # The counter is at most one ahead of the record, so it waits while the store is away.
             if records != self._records[number] and storage.identity == self._written[number]:
                 # Records that arrive during the commit are counted in the next interval.
                 self._records[number] = records
@@ -235,12 +237,12 @@ class DirectoryRecord:
         await self.write_record()
 
     async def write_record(self) -> None:
-        """Write the record if a directory has changed. Without success, the next call tries it.
+        """Write the record if a directory has changed. After a failure, the next call retries.
 
         The record is never ahead of the MANIFESTs on the devices.
         """
         local = [storage.identity for storage in self._storages]
-        # The writes follow each other, because each needs the version of the last one.
+        # Only one write runs at a time, because each write needs the version of the last write.
         if not local or local == self._written or self._is_writing:
             return
         self._is_writing = True
@@ -258,8 +260,8 @@ class DirectoryRecord:
         """Let the next call replace the changed record, if a start would accept it.
 
         An operator has changed the record, or another process serves with this bookie id. Without
-        this call, this process could no longer write the record, and a later doubt would get no
-        date.
+        this call, this process could no longer write the record, and could not store the
+        transaction of a later doubt.
         """
         try:
             found = await self._known.read(self._bookie_id)

@@ -74,7 +74,7 @@ class StoreLedgerListing:
         return sorted(left)
 
     async def deleted(self, ledger_ids: Sequence[int]) -> Sequence[int]:
-        """Return the `ledger_ids` that have no metadata after a sync. Return none on a failure."""
+        """Return the `ledger_ids` that have no metadata after a sync, or no ids after a failure."""
         try:
             await self._ledgers.sync()
             return [i for i in ledger_ids if await self._is_deleted(i)]
@@ -101,7 +101,7 @@ class StoreLedgerRecords:
         self._bookie_id = bookie_id
 
     async def lock(self, ledger_id: int) -> bool:
-        """Take the lock of a ledger. Return False also on a failure."""
+        """Take the lock of a ledger. If this fails, return False."""
         try:
             return await self._locks.acquire(ledger_id, self._bookie_id) is not None
         except MetadataError as error:

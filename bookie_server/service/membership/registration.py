@@ -2,7 +2,7 @@
 
 After a lost session, the class `Registration` of the metadata store repeats the announcement. This
 module announces a change between writable and read-only, and retries until the store accepts the
-change. It also announces the free bytes again after they changed much (AUTORECOVERY.md#Z5).
+change. It also announces the free bytes again after a large change (AUTORECOVERY.md#Z5).
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
@@ -33,9 +33,9 @@ from ledgerlog_spark.wire.registration import FREE_BYTES_PROPERTY
 
 RETRY_DELAY_MS: Final = 1_000
 FREE_BYTES_INTERVAL_MS: Final = 60_000
-"""The free bytes are announced at most this often."""
+"""Minimum time between two announcements of the free bytes."""
 FREE_BYTES_PARTS: Final = 8
-"""The free bytes are announced again if they changed by more than one of these parts."""
+"""The free bytes are announced again if they changed by more than this fraction: 1/8."""
 SESSION_FILE: Final = "SESSION"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 

@@ -33,7 +33,7 @@ class OwnVacation:
         self._task: asyncio.Task[None] | None = None
 
     async def note_return(self) -> None:
-        """Write the vacation, if there is one, before anything else of this start.
+        """Write the vacation, if there is one. This is the first step of a start.
 
         Raises:
             StartupError: The bookie is out of service.
@@ -56,7 +56,9 @@ class OwnVacation:
         )
 
     async def is_read_only(self) -> bool:
-        """Whether the bookie must register as read-only. A recovery of the bookie is ended.
+        """Whether the bookie must register as read-only.
+
+        If an operator recovers the bookie, this recovery is ended.
 
         Raises:
             StartupError: The bookie is out of service.

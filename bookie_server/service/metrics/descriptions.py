@@ -29,7 +29,7 @@ BOOKKEEPER: Final = {
     "storage_compaction_bytes_freed": ("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", COUNTER),
     "entry_log_files": ("bookie_gc_ACTIVE_ENTRY_LOG_TOTAL", GAUGE),
 }
-"""BookKeeper's name and type of a metric, by our key."""
+"""BookKeeper's name and type of each metric, by the key of this program."""
 
 RELATED: Final = {
     "add_entries": "bookie_BOOKIE_ADD_ENTRY",
@@ -40,7 +40,7 @@ RELATED: Final = {
     "storage_releases": "bookie_gc_NUM_OVER_REPLICATED_LEDGERS",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
-"""The most similar metric of BookKeeper, which counts something else."""
+"""The most similar metric of BookKeeper, which has a different meaning."""
 
 MEANINGS: Final = {
     "add_requests": "Requests to store entries.",
@@ -284,7 +284,7 @@ MEANINGS: Final = {
         "the last one to two minutes. 0 if `write_mode` is `unjournaled`."
     ),
 }
-"""What each metric means, by its key. The metrics of lanes follow below."""
+"""The meaning of each metric, by its key. The metrics of lanes follow below."""
 
 LANES: Final = {
     "adds": "entries that peers send",

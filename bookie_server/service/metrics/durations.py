@@ -16,11 +16,11 @@ BOUNDS_MS: Final = tuple(0.05 * 2 ** (step / 4) for step in range(84))
 
 @dataclass(frozen=True, slots=True)
 class DurationSummary:
-    """The durations so far; `quantiles` are those of the last one to two windows."""
+    """The durations so far; `quantiles` cover only the last one to two windows."""
 
     count: int
     sum_ms: float
-    quantiles: tuple[float, ...]  # milliseconds; NaN without a duration in the windows
+    quantiles: tuple[float, ...]  # milliseconds; NaN if the windows have no durations
 
 
 class Durations:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class AutoRecoveryNumbers:
-    """The gauges of auto-recovery by name, which are 0 in a bookie without auto-recovery."""
+    """The gauges of auto-recovery by name. They are 0 in a bookie without auto-recovery."""
 
     is_auditor: bool = False
     bookies_lost: int = 0

@@ -31,10 +31,11 @@ class Acceptance:
     Attributes:
         reason: Why the loss is accepted.
         accepted_by: Name of the operator.
-        is_forced: Whether the operator also gives up entries that another bookie may still have: a
-            bookie that does not answer, or that has lost entries too.
-        is_unclosed: Whether a ledger in recovery may be given up too. The bookie then denies
-            entries that only it may have had, so the recovery may close the ledger before them.
+        is_forced: Whether the operator also gives up entries of which another bookie may still have
+            a copy. The other bookie does not answer, or it may have lost entries too.
+        is_unclosed: Whether entries of a ledger in recovery may be given up too. The bookie then
+            denies entries that no other bookie may have had, so the recovery may close the ledger
+            before these entries.
     """
 
     ledger_id: int

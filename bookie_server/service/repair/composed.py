@@ -75,7 +75,7 @@ class BookieRepair:
         )
 
     async def stop(self) -> None:
-        """Begin no further step, and end the requests that are under way."""
+        """Begin no further step, and cancel the requests that are under way."""
         self.repairs.stop()
         await self._client.aclose()
         await self._transport.aclose()

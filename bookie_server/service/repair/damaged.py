@@ -14,7 +14,8 @@ class DamagedLedgers:
 
     If a repair is not complete, it is tried again after a pause, which doubles each time. After
     `TRIES_MAX` attempts, the next scrub or read must report the entries again. Reads may report a
-    ledger often, so its next repair begins at least `RETRY_PAUSE_MS` after the end of the last one.
+    ledger often, so its next repair begins at least `RETRY_PAUSE_MS` after the end of its last
+    repair.
     """
 
     def __init__(self) -> None:
@@ -38,7 +39,7 @@ class DamagedLedgers:
         return [ledger_id for ledger_id, (due_ms, _) in self._due.items() if due_ms <= now_ms]
 
     def note(self, ledger_id: int, now_ms: int, *, is_over: bool) -> None:
-        """Note the end of a repair attempt. If the repair is not complete, it is tried again."""
+        """Record the end of a repair attempt. If the repair is not complete, it is tried again."""
         _, tries = self._due.pop(ledger_id)
         if not is_over and tries < TRIES_MAX:
             pause_ms = RETRY_PAUSE_MS << (tries - 1)

@@ -1,8 +1,8 @@
 """Repairs one ledger: performs the effects of `LedgerRepair`.
 
-Missing entries that follow each other are read from another bookie together, and several entries
-are stored at a time. The machine does not wait for each store. Before it loads the record again,
-all stores have ended. If one of them failed, the repair ends.
+Consecutive missing entries are read from another bookie together, and several entries are stored at
+a time. The machine does not wait until each entry is stored. All entries must be stored before the
+machine loads the record again. If an entry could not be stored, the repair ends.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class RepairReport:
 
     Attributes:
         ended: The result of the machine.
-        problem: Why a repair is not complete; empty if it is.
+        problem: Why the repair is not complete; empty if the repair is complete.
     """
 
     ended: RepairEnded
@@ -70,8 +70,8 @@ class RepairParts:
 
     Attributes:
         silent_ms: Time for which a bookie that did not answer counts as silent.
-        loads: Attempts to load a record.
-        silent_until: When a bookie no longer counts as silent.
+        loads: Pauses and maximum number of attempts to load a record.
+        silent_until: Time at which a bookie no longer counts as silent, by bookie id.
     """
 
     bookie_id: str
@@ -92,7 +92,7 @@ class RepairParts:
         return self.clock.monotonic_ms() < self.silent_until.get(bookie_id, 0)
 
     def note(self, bookie_id: str, code: Code) -> None:
-        """Note whether a bookie answered in time."""
+        """Record whether a bookie answered in time."""
         if code is Code.TIMEOUT:
             self.silent_until[bookie_id] = self.clock.monotonic_ms() + self.silent_ms
         else:
@@ -123,9 +123,9 @@ class _Repair:
         self._ledger_id = ledger_id
         self._digests: Digests | None = None
         self._stores = Stores(parts.tasks)
-        self._ahead: dict[int, bytes] = {}  # entries that were read together with an earlier one
+        self._ahead: dict[int, bytes] = {}  # entries that were read with an earlier entry
         self._problem = ""
-        self._entry_problem: tuple[int, str] | None = None  # of the entry that is fetched now
+        self._entry_problem: tuple[int, str] | None = None  # for the current entry
 
     async def run(self, doubt: Doubt, *, has_state: bool) -> RepairReport:
         machine = LedgerRepair(self._parts.bookie_id, doubt, has_state=has_state)
@@ -243,7 +243,7 @@ class _Repair:
         return EntryFetched(code)
 
     def _begin_entry(self, entry_id: int) -> None:
-        """Keep the problem of the last entry, unless another bookie had this entry."""
+        """Keep the problem of the last entry, unless another bookie had the entry."""
         if self._entry_problem is not None and self._entry_problem[0] != entry_id:
             self._problem, self._entry_problem = self._entry_problem[1], None
 

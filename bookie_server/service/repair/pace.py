@@ -1,4 +1,4 @@
-"""Limits how many bytes a repair fetches in a second, and how many it stores at a time."""
+"""Limits the bytes that a repair fetches in a second, and the bytes that it stores at a time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BUSY = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
 class RepairPace:
-    """Pauses after fetched bytes, so that their rate stays below a limit. 0 means no limit."""
+    """Pauses after fetched bytes, so that their rate stays below a limit. 0 sets no limit."""
 
     def __init__(self, tasks: Tasks, clock: Clock, bytes_per_s: int) -> None:
         self._tasks = tasks
@@ -36,7 +36,7 @@ class RepairPace:
 
 
 class Stores:
-    """The entries of one ledger that are being stored. Several share a sync."""
+    """The entries of one ledger that are being stored. Several entries share a sync."""
 
     def __init__(self, tasks: Tasks) -> None:
         self._tasks = tasks
@@ -56,7 +56,7 @@ class Stores:
         self._tasks.spawn("copy of an entry", self._store(size_bytes, store), Priority.BACKGROUND)
 
     async def finish(self) -> None:
-        """Wait until all entries are stored, or could not be stored."""
+        """Wait until every entry is stored, or could not be stored."""
         while self._count:
             await self._next_end()
 

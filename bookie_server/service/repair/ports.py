@@ -14,7 +14,7 @@ class RepairStorage(Protocol):
 
     @property
     def doubt(self) -> Doubt:
-        """The doubt of the directory that is durable."""
+        """The durable doubt of the directory."""
 
     async def end_doubt(self, epoch: int) -> None:
         """Write `Doubt.ended` with this epoch. It is durable on return."""
@@ -26,7 +26,7 @@ class RepairStorage(Protocol):
         """Return the ids of the ledgers with a state that are in limbo, ascending."""
 
     def take_asked(self) -> list[int]:
-        """Return the ledgers of which a client got "unknown" because of limbo, and forget them."""
+        """Return and forget the ledgers for which a client got "unknown" because of limbo."""
 
     def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return the damaged entries that the scrub found, by ledger, and forget them."""
@@ -37,7 +37,7 @@ class RepairStorage(Protocol):
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
-        """Return which of these entries are held with valid checksums, and are intact."""
+        """Return the entries that are stored with valid checksums, and are intact."""
 
     async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
         """Store an entry as a synced recovery add. It is durable if the code is OK."""
@@ -79,7 +79,7 @@ class Peers(Protocol):
     async def read_batch(
         self, bookie_id: str, ledger_id: int, first_entry_id: int, count: int
     ) -> Sequence[bytes]:
-        """Read consecutive entries. Return none if the bookie cannot read them together."""
+        """Read consecutive entries. If the bookie cannot read them together, return no entries."""
 
     async def read_lac(self, bookie_id: str, ledger_id: int) -> tuple[Code, int]:
         """Read the LAC that the bookie has."""

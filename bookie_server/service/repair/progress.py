@@ -11,7 +11,7 @@ from bookie_server.service.repair.one_ledger import RepairCounters, RepairReport
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
 
 LEDGERS_SHOWN_MAX = 10_000
-"""Number of ledgers whose problem is kept. The others are only counted."""
+"""Maximum number of ledgers whose problem is kept. Further ledgers are only counted."""
 MISSING_SHOWN_MAX = 10
 
 
@@ -30,7 +30,8 @@ class LimboLedger:
 
     Attributes:
         outcome: How the repair ended.
-        problem: The last answer of another bookie that did not contain an entry; empty without one.
+        problem: The last answer of another bookie without the requested entry; empty if there is
+            none.
         state: The state of the ledger in its metadata; None if it was not read.
         missing: The first entries that no other bookie returned.
         missing_count: Number of these entries.
@@ -71,9 +72,9 @@ class RepairProgress:
     """The state of the repair. Other threads only read it.
 
     Attributes:
-        ledgers_left: Ledgers of the current pass or round that were not tried yet. Between two
-            rounds, the ledgers that the next round tries.
-        ledgers_done: Ledgers of the current pass or round that were tried.
+        ledgers_left: Number of ledgers of the current pass or round that were not tried yet.
+            Between two rounds, the number of ledgers that the next round tries.
+        ledgers_done: Number of ledgers of the current pass or round that were tried.
         passes: Number of passes that have ended a doubt.
         in_limbo: The ledgers whose last repair could not clear them, at most `LEDGERS_SHOWN_MAX`.
     """
@@ -92,7 +93,7 @@ class RepairProgress:
         return sum(one.outcome is needs for one in tuple(self.in_limbo.values()))
 
     def note(self, ledger_id: int, report: RepairReport) -> None:
-        """Note the end of a repair."""
+        """Record the end of a repair."""
         ended = report.ended
         if ended.outcome in (RepairOutcome.CLEARED, RepairOutcome.DELETED):
             self.counters.ledgers_cleared += ended.outcome is RepairOutcome.CLEARED
@@ -144,6 +145,6 @@ def repair_gauges(progress: RepairProgress) -> dict[str, Callable[[], float]]:
 
 
 def quiet_key(report: RepairReport, last_accepted_id: int = NO_ENTRY) -> object:
-    """Return a value that changes with each change of the record, and with each new entry."""
+    """Return a value that differs after each change of the record and after each new entry."""
     record = report.ended.record
     return (None if record is None else record.version), last_accepted_id

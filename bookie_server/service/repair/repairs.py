@@ -1,10 +1,10 @@
-"""Decides which ledger is repaired next, until nothing of the bookie is in limbo.
+"""Decides which ledger is repaired next, until no ledger of the bookie is in limbo.
 
-A ledger for which a client got the answer "unknown" is repaired first, also during other work. As
-long as the doubt lasts, passes over all ledgers run, until a pass is whole. After that, rounds
-repair the ledgers that are still in limbo. The pauses between rounds become longer while the rounds
-clear nothing. An idle ledger that stays open is recovered. The repair does not wait for clients,
-and clients do not wait for the repair.
+A ledger for which a client got the answer "unknown" is repaired first, even during a pass or a
+round. While the doubt lasts, passes over all ledgers run, until a pass is complete. After that,
+rounds repair the ledgers that are still in limbo. The pauses between rounds become longer while the
+rounds clear nothing. An idle ledger that stays open is recovered. The repair does not wait for
+clients, and clients do not wait for the repair.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 ASKED_MAX = 1_000
-"""Number of ledgers that wait because a client got the answer "unknown"."""
+"""Maximum number of ledgers that wait because a client got the answer "unknown"."""
 ASKED_IN_TURN_MAX = 16
-"""Number of these ledgers that are repaired before the next ledger of a pass or a round."""
+"""Maximum number of these ledgers that are repaired before the next ledger of a pass or round."""
 IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
-"""Number of ledgers that are recovered at a time."""
+"""Maximum number of ledgers that are recovered at a time."""
 ROUND_PART = 4
-"""A pause between two rounds is at least this many times as long as the last round."""
+"""A pause between two rounds is at least this number of times as long as the last round."""
 
 ROUNDS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 
@@ -65,10 +65,10 @@ class RepairTimes:
     """Pauses of the repair.
 
     Attributes:
-        poll_ms: Pause between two looks at the doubt, and at the ledgers that clients wait for.
+        poll_ms: Pause between two checks of the doubt and of the ledgers that clients wait for.
         rounds: Pauses between two rounds that clear nothing, and between two passes.
-        asked_again_ms: A ledger that clients wait for is not repaired more often than this.
-        limits: When a ledger is recovered.
+        asked_again_ms: Minimum time between two repairs of a ledger that clients wait for.
+        limits: Times after which a ledger is recovered.
     """
 
     poll_ms: int = 1_000
@@ -107,16 +107,16 @@ class Repairs:
         self._report = report  # gets the step and the fields of each failure
         self._epoch = -1
         self._may_be_in_limbo = True
-        self._next_ms = 0  # of the next pass or round
+        self._next_ms = 0  # time of the next pass or round
         self._failures = 0  # consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # of ledgers that clients wait for
+        self._tried_ms: dict[int, int] = {}  # by id of a ledger that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
         self._damaged = DamagedLedgers()
 
     def start(self) -> None:
-        """Repair until `stop`, whenever something is in limbo."""
+        """Repair until `stop`, whenever a ledger is in limbo."""
         self._tasks.spawn("repair", self._run(), Priority.BACKGROUND)
 
     def stop(self) -> None:
@@ -185,7 +185,7 @@ class Repairs:
         for ledger_id in tuple(islice(self._asked, count_max)):
             if self._parts.is_stopped:
                 return
-            # With a state, the ledger leaves limbo before the end of the pass.
+            # If the ledger has a state, it leaves limbo before the end of the pass.
             await self._repair(ledger_id, doubt, has_state=True)
             del self._asked[ledger_id]
             self._tried_ms[ledger_id] = self._clock.monotonic_ms()
@@ -193,7 +193,7 @@ class Repairs:
     async def _repair_damaged(self, doubt: Doubt) -> None:
         """Fetch the entries that the scrub found damaged.
 
-        The ledgers need not be in limbo. So no ledger is recovered for this, and an open ledger
+        The ledgers need not be in limbo. So this repair recovers no ledger, and an open ledger
         stays open. The entries up to the LAC of the other bookies are fetched.
         """
         if self._damaged.has_room:
@@ -267,12 +267,13 @@ class Repairs:
                 raise AssertionError(effect)
 
     async def _list(self) -> tuple[array[int], bool]:
-        """Return the ids of all ledgers that are not certainly clear, and whether these are all.
+        """Return the ids of all ledgers that may not be cleared, and whether the list is complete.
 
-        A ledger is clear if it has a state, and this state is not in limbo. The order of these two
-        checks matters, because an add may create a state between them. New states are in limbo, and
-        may not be durable. If limbo were checked first, the ledger would not be in limbo before the
-        add, and would have a state after it. So it would count as clear.
+        A ledger is cleared if it has a state and is not in limbo. The order of these two checks
+        matters, because an add may create a state between them. A ledger with a new state is in
+        limbo, and the state may not be durable. If limbo were checked first, the ledger would not
+        be in limbo before the add, and would have a state after the add. So it would count as
+        cleared.
         """
         unknown, is_whole = array("q"), True
         try:

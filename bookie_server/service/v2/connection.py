@@ -39,7 +39,7 @@ from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""If more bytes of a connection's answers in one lane are unsent, its next request of this lane
+"""If a connection has more unsent bytes of answers in one lane, its next request of this lane
 waits."""
 
 _logger = get_logger("v2")
@@ -92,7 +92,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Add this connection to the server's connections. Close it if the server has no room."""
-        # uvloop's transports have the methods of asyncio.Transport, but are not of this class.
+        # uvloop's transports have the methods of asyncio.Transport, but are not subclasses of it.
         transport = cast("asyncio.Transport", transport)
         self._transport = transport
         self.peer = transport.get_extra_info("peername")
@@ -172,7 +172,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def taken_bytes(self) -> int | None:
-        """Total bytes of answers that the kernel has taken; None if it has taken all answers."""
+        """Total bytes of answers that the kernel has taken; None if no answer is left."""
         if not self._is_writing_paused or self._transport is None:
             return None
         return self._written_bytes - self._transport.get_write_buffer_size()
@@ -356,7 +356,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.resume_reading()
 
     def _forget_handled(self, bodies: list[memoryview], left: list[memoryview]) -> bool:
-        """Remove `bodies`, the first frames of the backlog, and return True if none is left."""
+        """Remove `bodies`, the first frames of the backlog. Return whether no frame is left."""
         if self._is_closing:
             return False  # the backlog is empty
         handled_count = len(bodies) - len(left)
@@ -378,7 +378,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        """Handle frames from `start` on together; None if the first frame must be handled alone."""
+        """Handle frames from `start` on together, or return None if the first frame cannot be."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:

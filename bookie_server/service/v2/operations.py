@@ -366,10 +366,10 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 
 
 def slices_cost(frame_size_bytes: int) -> int:
-    """Return the memory that a request for slices needs in addition to its answer.
+    """Return the memory that a request for slices needs beside its answer.
 
-    This is the memory of the decoded request, estimated from the size of its frame, and of the
-    chunk of a file from which its slices are copied. A frame of more than
+    This memory has two parts: the decoded request, estimated from the size of its frame, and the
+    chunk of a file from which the slices are copied. A frame of more than
     `SLICES_FRAME_SIZE_BYTES_MAX` is refused before its ranges are decoded.
     """
     decoded = min(frame_size_bytes, SLICES_FRAME_SIZE_BYTES_MAX) * SLICES_COST_FACTOR

@@ -20,7 +20,7 @@ FRAME_STALLS_MAX: Final = 10
 class PeerWatch:
     """The observed progress of one peer."""
 
-    opened_at: float  # in seconds of the loop's clock, like all times here
+    opened_at: float  # all times are in seconds of the loop's clock
     received_at: float = field(init=False)  # time at which the last new bytes were seen
     # last time at which the peer took answers, or at which no answers waited
     took_at: float = field(init=False)
@@ -64,7 +64,7 @@ class PeerWatch:
         self._frames_received = frames_received
 
     def overdue(self, now: float, stall_seconds: float) -> str | None:
-        """Return the reason to close a peer that made no progress for too long, or None."""
+        """Return why a connection without progress must be closed, or None."""
         if now - self.took_at >= stall_seconds:
             return "takes none of its answers"
         if now - self.sent_at >= stall_seconds:

@@ -47,7 +47,7 @@ class ReceiveMemory:
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes to wait for. The bytes of a chunk that is replaced need no wait."""
+        """Number of bytes to wait for, without the bytes of a chunk that is replaced."""
         assert self.wanted is not None, "nothing is missing"
         share, size_bytes = self.wanted
         old = self.frames.buffer
@@ -85,7 +85,7 @@ class ReceiveMemory:
             _uncharge(buffer)
 
     def close(self) -> None:
-        """Give back the memory, except that of open requests, which `free` gives back."""
+        """Give back the memory, except for open requests, whose memory `free` gives back."""
         buffer = self.frames.close()
         if not buffer.unanswered:
             _uncharge(buffer)

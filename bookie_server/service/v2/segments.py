@@ -18,12 +18,12 @@ from ledgerlog_spark.model import ENTRY_HEADER_SIZE_BYTES, MASTER_KEY_SIZE_BYTES
 from ledgerlog_spark.wire.opcodes import VERSION, VERSION_MIN, Opcode, packet_header
 
 FRAMES_PER_TURN: Final = 512
-"""A connection handles at most this number of frames in one turn."""
+"""Maximum number of frames that a connection handles in one turn."""
 TOGETHER_FRAMES_MIN: Final = 2
 SEGMENT_BYTES_MAX: Final = 1 << 20
 """Maximum size of the frames of a segment, and so of a run."""
 COPIED_ENTRY_BYTES_MAX: Final = 16_384
-"""A larger add is stored alone, without a copy, because its copy would cost more than it saves."""
+"""A larger add is stored alone, without a copy, because a copy would cost more than a run saves."""
 ENTRY_COST_BYTES: Final = 128
 """Memory of an entry of a run in addition to its frame: its id, its length and its answer."""
 
@@ -131,11 +131,11 @@ class Segment:
     """The runs at the beginning of a list of frames.
 
     Attributes:
-        runs: The runs in the order in which they are stored. Runs of one ledger have the order of
+        runs: The runs in the order in which they are stored. Runs of one ledger are in the order of
             their frames.
         count: Number of frames in all runs.
-        refused: Ledgers with a run that the storage did not take. Later runs of these ledgers must
-            wait for the adds of that run.
+        refused: Ledgers with a run that the storage did not accept. Later runs of these ledgers
+            must wait for the adds of the refused run.
     """
 
     __slots__ = ("count", "refused", "runs")

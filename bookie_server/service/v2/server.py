@@ -67,7 +67,7 @@ class V2Server:
         return True
 
     def _has_place(self, newcomer: PeerConnection) -> bool:
-        """Return whether there is a place. If needed, close an idle connection to free a place."""
+        """Return whether there is a place. If necessary, close an idle connection first."""
         is_known = newcomer.host in self._shared.known_hosts
         if not is_full(len(self._connections), self._connections_max, is_known_host=is_known):
             return True
@@ -117,9 +117,10 @@ def to_replace(
 ) -> PeerConnection | None:
     """Return the idle connection that a new connection replaces, or None.
 
-    Connections that are not proven (`is_proven`) are replaced first. The connection of an unknown
-    host replaces only such a connection. If there are several, the server chooses the host with the
-    most connections. It replaces the connection of this host that was silent for the longest time.
+    Connections that are not proven (`is_proven`) are replaced first. A connection of an unknown
+    host can replace only a connection that is not proven. Among several connections, the server
+    chooses the host with the most connections, and its connection that was silent for the longest
+    time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

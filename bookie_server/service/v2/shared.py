@@ -75,7 +75,7 @@ class V2Shared:
 
 
 class RecentHosts:
-    """The addresses that were noted last, at most HOSTS_KEPT_MAX."""
+    """The most recent addresses, at most HOSTS_KEPT_MAX."""
 
     __slots__ = ("_hosts",)
 

@@ -136,7 +136,7 @@ class ConnectionSweeper:
     def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # The connection waits for others, but these may wait for its bytes.
+            # The connection waits for bytes of others, and the others may wait for its bytes.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 

@@ -36,8 +36,8 @@ READ: Final = int(Opcode.READ)
 ALLOWANCE_BYTES_MIN: Final = 65_536
 """Plain reads are handled alone if the lane allows fewer bytes."""
 ALLOWANCE_PARTS: Final = 4
-"""Reads that are handled together take at most this part of the allowed bytes. The rest is for an
-answer that is larger than expected, which would otherwise be BUSY."""
+"""Reads that are handled together take at most 1/4 of the allowed bytes. The rest is for an answer
+that is larger than expected, which would otherwise be BUSY."""
 GATHERED_BYTES_MIN: Final = 8_192
 """If buffers have at least this size on average, they are passed to the kernel without a join."""
 

@@ -2,6 +2,7 @@
 
 - `compactor`: starts compactions. `cycle`: one compaction, from the choice of the files to the
   MANIFEST that lists the copies instead (FORMATS.md#compaction).
-- `copying`: copies one file. `live`: finds its live entries. `draft`: the file of the copies.
+- `copying`: copies one file. `live`: finds the live entries of a file. `draft`: the file of the
+  copies.
 - `pace`: limits the speed.
 """

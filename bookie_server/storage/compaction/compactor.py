@@ -27,7 +27,7 @@ class Compactor:
         self._pace = Pace(shared, bytes_per_s, frees_room=True)
         now_ms = shared.clock.monotonic_ms()
         self._schedule = Schedule(shared.settings, now_ms, now_ms)
-        self._wanted = 0  # the largest threshold that was requested and not begun
+        self._wanted = 0  # the largest threshold among requests that have not begun
         self._waiting: list[Future[None]] = []
         self._is_running = False
         self.running_percent = 0  # threshold of the compaction that runs, or 0

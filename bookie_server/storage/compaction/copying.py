@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 class CopyOutcome(Enum):
-    """How the copying of a file ended."""
+    """The result of copying a file."""
 
     WHOLE = "whole"
     """All live entries of the file are copied."""
@@ -52,7 +52,7 @@ class Copying:
         self.source = source
 
     async def into(self, draft: Draft) -> CopyOutcome:
-        """Copy entries into a draft until the draft is full, or all are copied."""
+        """Copy entries into a draft until the draft is full, or all entries are copied."""
         try:
             return await self._copy(draft)
         except (DiskFullError, SyncFailedError, TooManyFilesError):

@@ -1,10 +1,10 @@
 """One compaction: chooses files, copies them, and switches to the copies.
 
-A switch is one MANIFEST. Before it, the copies are finished and synced. In one turn of the event
-loop, the last copies become readable, and the next MANIFEST lists them instead of their sources.
-The sources are read until that MANIFEST is durable. When all running readings of the sources have
-ended, their slots become free. If the disk has no room for the MANIFEST, the sources stay, and the
-copies are removed.
+One MANIFEST makes the switch. Before it is written, the copies are finished and synced. In one turn
+of the event loop, the last copies become readable, and the next MANIFEST is set to list them
+instead of their sources. The sources are read until that MANIFEST is durable. When all running
+readings of the sources have ended, their slots become free. If the disk has no room for the
+MANIFEST, the sources stay, and the copies are removed.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from bookie_server.storage.files.keeper import FileKeeper
 from bookie_server.storage.files.room import INDEX_BYTES_BESIDE
 from bookie_server.storage.shared import Shared
 
-SLACK_FRACTION = 8  # the copy of a file may be larger than estimated by this part
+SLACK_FRACTION = 8  # the copy of a file may exceed the estimate by 1/8
 
 
 @dataclass(slots=True)
@@ -80,10 +80,10 @@ class Cycle:
     def _sources(
         self, files: dict[int, FinishedFile], unread: set[int], live_percent: int
     ) -> list[FinishedFile]:
-        """Return the files to compact, the best one first. Dead files need no compaction.
+        """Return the files to compact, the best file first. Dead files need no compaction.
 
-        When the doubt is over, each damaged file is compacted: its lost records are repaired, and
-        the file would hide further losses.
+        When the doubt is over, each damaged file is compacted. Its lost records are repaired, and
+        as long as the file exists, it would hide further losses.
         """
         health = self._shared.health
         unfit = unread | health.unknown_files
@@ -132,8 +132,8 @@ class Cycle:
         source = self._queue[0].source
         if draft.may_fit(needed_for(source), pieces_of(source)):
             handover.borrowed = Borrowed(file.entry.slot, file.entry.size_bytes)
-        # After a crash, no other file may get the id of the draft: its slot may be used again, and
-        # its records must not look like those of the new file.
+        # After a crash, no other file may get the id of the draft. The slot may be used again, and
+        # old records of the draft must not look like records of the new file.
         await keeper.commit_soon()
         if self._shared.store.current.next_file_id > file_id and not self._pace.must_end:
             return draft
@@ -184,8 +184,8 @@ class Cycle:
             handover.switch = switch
             for _ in keeper.finished.adding(copies):
                 await self._shared.give_way()
-            # No other task runs between the last slice and this line. So at any time, the ledgers
-            # of the copies are named by the draft or by a held file, and stay known.
+            # No other task runs between the last slice and this line. So at any time, the draft or
+            # a held file names the ledgers of the copies, and these ledgers stay known.
             handover.draft = None
         doubts = self._shared.health.files_in_doubt
         switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)
@@ -222,7 +222,7 @@ def needed_for(file: FinishedFile) -> int:
 
 
 def pieces_of(file: FinishedFile) -> int:
-    """Return about how many pieces the live entries of a file have."""
+    """Estimate the number of pieces of the live entries of a file."""
     return _live_part(file, 0 if file.head is None else file.head.pieces)
 
 

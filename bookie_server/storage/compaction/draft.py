@@ -66,7 +66,7 @@ class Draft:
         )
 
     def may_fit(self, needed_bytes: int, pieces: int = 0) -> bool:
-        """Return whether the draft has room for bytes of copies before its index, and for pieces.
+        """Return whether the draft has room for these bytes of copies and for these pieces.
 
         The bytes also include the room of these pieces in the index.
         """

@@ -1,8 +1,8 @@
 """Finds the entries of a file that must be copied.
 
-An entry is dead if its origin is not above the tombstone of its ledger, or if another finished
-file holds a newer copy. All records of a finished file are synced. A newer copy in a file that is
-not finished does not count: the copy may not be synced, and then a crash would lose both.
+An entry is dead if its origin is not above the tombstone of its ledger, or if another finished file
+holds a newer copy. All records of a finished file are synced. A newer copy in a file that is not
+finished does not count, because the copy may not be synced. A crash could then lose both copies.
 """
 
 from __future__ import annotations
@@ -124,7 +124,7 @@ class LiveEntries:
         live = [piece for piece in pieces if piece.origin > tombstone]
         for rival in self._rivals(source, ledger_id, live) if live else ():
             if live:
-                # If the rival is freed meanwhile, its ledger was dropped, and its read fails.
+                # If the rival was freed meanwhile, its ledger was dropped, and the read fails.
                 live = await self._without_newer(live, rival, ledger_id)
         return live
 

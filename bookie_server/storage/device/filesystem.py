@@ -86,7 +86,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self, *, create: bool = True) -> None:
-        """Lock the directory; `create` creates a missing one. A second call changes nothing."""
+        """Lock the directory. `create` makes a missing directory. A second call changes nothing."""
         await self.keeper.call(lambda: self._take_lock(create=create))
 
     def _take_lock(self, *, create: bool) -> None:
@@ -110,7 +110,7 @@ class OsFileSystem:
                 path=str(self.directory),
             ) from None
         try:
-            # Kept open, so that a sync of the directory never fails because descriptors ran out.
+            # Kept open, so that a sync of the directory never fails for lack of descriptors.
             self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
         except OSError as error:
             os.close(descriptor)
@@ -154,7 +154,7 @@ class OsFileSystem:
         await self.call((self.directory / name).unlink, name, "remove")
 
     async def names(self) -> list[str]:
-        """Return all names except that of the lock, sorted."""
+        """Return all names except the name of the lock, sorted."""
         listed = await self.call(lambda: os.listdir(self.directory), ".", "list")  # noqa: PTH208
         return sorted(name for name in listed if name != LOCK_NAME)
 
@@ -209,7 +209,7 @@ class OsFileSystem:
             raise translated(error, name, verb) from error
 
     def thread_of(self, priority: Priority) -> OrderedThread:
-        """Return the thread for all writes except those of groups of records."""
+        """Return the thread for all writes except the writes of groups of records."""
         return self.keeper if priority is Priority.FOREGROUND else self._background
 
     def allocate(self, descriptor: int, size: int) -> None:
@@ -256,11 +256,11 @@ class OsFile:
         self._files = files
         self._descriptor = descriptor
         self._is_closed = False
-        self._uses = 0  # running calls in other threads than the keeper
+        self._uses = 0  # running calls in threads other than the keeper's
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
-        # Held while write-back is awaited: the kernel may then report an error, and only once.
+        # Held during a wait for write-back: the kernel may then report an error, and only once.
         self._write_back = threading.Lock()
         self._syncing = threading.Lock()  # the kernel reports an error to one of two syncs only
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
@@ -285,7 +285,7 @@ class OsFile:
         self._use_ended()
 
     async def _use(self, thread: OrderedThread, call: Callable[[], None], verb: str) -> None:
-        """Run a call that uses the descriptor in a thread other than the keeper's.
+        """In a thread other than the keeper's, run a call that uses the descriptor.
 
         The use ends with the call, even if this coroutine is cancelled earlier.
         """
@@ -427,7 +427,7 @@ class OsFile:
                 raise translated(error, self.name, "sync") from error
 
     def _sync(self) -> None:
-        """Sync the data, and fail if any sync or write-back since the file was opened has failed.
+        """Sync the data. Fail if any sync or write-back failed since the file was opened.
 
         The kernel reports an error once for each open file. Then the pages count as written, so a
         later sync succeeds although data is lost.
@@ -438,7 +438,7 @@ class OsFile:
             except OSError:
                 self._has_lost_pages = True
                 raise
-        with self._write_back:  # a write-back that was awaited meanwhile may have taken the error
+        with self._write_back:  # a concurrent wait for write-back may have got the error
             if self._has_lost_pages:
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
 
@@ -482,6 +482,6 @@ class OsFile:
         if keeper.is_stopped:
             os.close(self._descriptor)
         else:
-            # The second thread closes the file: if the file was removed before, the close frees its
+            # The second thread closes the file. If the file was removed, the close frees its
             # blocks, which takes milliseconds.
             await self._files.call(lambda: os.close(self._descriptor), self.name, "close")

@@ -1,4 +1,4 @@
-"""A number in a file of the memory file system. It survives a SIGKILL, but not a power loss."""
+"""A number in a file of the memory file system, which survives a SIGKILL but not a power loss."""
 
 from __future__ import annotations
 

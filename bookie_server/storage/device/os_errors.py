@@ -1,4 +1,4 @@
-"""Translates the errors of the operating system to those of the storage."""
+"""Translates errors of the operating system to errors of the storage."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def translated(error: OSError, name: str, verb: str) -> StorageError:
     if error.errno == errno.ENOENT:
         return MissingFileError(message, path=name)
     if error.errno in _FULL and verb != "sync":
-        # After a sync without room, the pages count as written, so it is a failed sync.
+        # If a sync has no room, the kernel counts the pages as written. So it is a failed sync.
         return DiskFullError(f"{message}; make room on the device", path=name)
     if error.errno in _NO_DESCRIPTOR:
         return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)

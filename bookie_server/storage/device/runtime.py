@@ -110,7 +110,7 @@ class BackgroundTurns:
         self._now = now
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_due = False  # `_begin` is scheduled
-        self._began = now() - PERIOD_SECONDS  # when the last slice began
+        self._began = now() - PERIOD_SECONDS  # time at which the last slice began
 
     async def wait(self) -> None:
         """Return immediately while a slice lasts. Otherwise wait for the caller's next slice."""
@@ -131,7 +131,7 @@ class BackgroundTurns:
         self._is_due = False
         while self._waiting:
             turn = self._waiting.popleft()
-            if not turn.done():  # it is done if the task was cancelled
+            if not turn.done():  # `turn` is done if its task was cancelled
                 self._began = self._now()
                 turn.set_result(None)
                 break

@@ -1,10 +1,10 @@
 """Chooses the directory of a new ledger among the directories of a bookie.
 
 A ledger stays in the directory of its first record. The choice depends only on the id of the ledger
-and on the free bytes of the directories that accept the record. A directory gets a part of all
-ledgers that is as large as its part of these free bytes. So directories of one device get equal
-parts. If the directory with most free bytes got all new ledgers, then all writers would wait for
-the syncs of one device.
+and on the free bytes of the directories that accept the record. Each directory gets new ledgers in
+proportion to its free bytes. So directories of one device get equal numbers of ledgers. If the
+directory with the most free bytes got all new ledgers, all writers would wait for the syncs of one
+device.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _MASK: Final = (1 << 64) - 1
 def chosen_home(ledger_id: int, free_bytes: Sequence[int | None]) -> int | None:
     """Return the number of the directory for a new ledger.
 
-    `free_bytes` has the free bytes of each directory, or None if it does not accept the first
-    record. The result is None if no directory accepts it.
+    `free_bytes` has the free bytes of each directory, or None for a directory that does not accept
+    the first record. The result is None if no directory accepts the record.
     """
     # A directory without free bytes may still have room in its files.
     weights = [0 if free is None else max(1, free) for free in free_bytes]

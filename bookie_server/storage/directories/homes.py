@@ -1,6 +1,6 @@
-"""Finds the directory of each ledger, and chooses one for a new ledger.
+"""Finds the directory of each ledger, and chooses the directory of a new ledger.
 
-A ledger is in the directory that has its state, for ever. A first record may wait before the
+A ledger stays for ever in the directory that has its state. A first record may wait before the
 directory makes the state, for example for the metadata check. Meanwhile, the directory is
 remembered here, so that no later record of the ledger goes to another directory.
 """
@@ -31,8 +31,8 @@ class Homes:
     def of(self, ledger_id: int) -> LedgerStorage | None:
         """Return the directory that has the state of a ledger, or None.
 
-        After a directory has forgotten the ledger, it stays the home until the change is durable.
-        Otherwise, after a crash, two directories would have a state of the ledger.
+        A directory that has forgotten the ledger stays its home until the change is durable.
+        Otherwise, two directories could have a state of the ledger after a crash.
         """
         for storage in self._storages:
             if storage.is_home(ledger_id):
@@ -81,6 +81,6 @@ class Homes:
         )
         serving = [storage for storage in self._storages if storage.failure is None]
         home = (serving or self._storages)[0] if number is None else self._storages[number]
-        # Another directory may have had the ledger before, and may have forgotten its fence.
+        # Another directory may have had the ledger earlier, and may have forgotten its fence.
         home.check_adds_like(self._storages)
         return home

@@ -1,7 +1,7 @@
 """Sends a request to each directory if no directory has a state of the ledger.
 
 A directory that has failed, or that may have lost records, does not deny that the ledger exists.
-So the bookie denies it only if every directory does.
+So the bookie denies that the ledger exists only if every directory denies this.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ DENIALS: Final = (Code.NO_LEDGER, Code.NO_ENTRY)
 
 
 def request_all(requests: Sequence[Request[T]], on_answer: OnAnswer[T]) -> None:
-    """Send one request after the other, until an answer is no denial, and answer with it.
+    """Send the requests in turn until an answer is no denial. Answer with this answer.
 
-    If all answers are denials, answer with the first one.
+    If all answers are denials, answer with the first answer.
     """
 
     def send(number: int, denial: tuple[Code, T] | None) -> None:

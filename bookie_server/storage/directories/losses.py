@@ -1,7 +1,7 @@
 """The doubt of a bookie with several directories: one doubt, which each directory stores.
 
 A ledger without a state may have been in any directory. So a loss in one directory begins an epoch
-in all of them. Otherwise, another directory would make a clear state for a lost ledger. All
+in all of them. Otherwise, another directory would make a cleared state for a lost ledger. All
 directories have the same epoch before the bookie serves. While it serves, its memory has the states
 of all ledgers, so the other directories may follow later.
 """
@@ -27,11 +27,11 @@ def joined_doubt(doubts: Iterable[Doubt]) -> Doubt:
 
 
 class JoinedLosses:
-    """Raises, dates and ends the doubt of all directories that have not failed.
+    """Raises and ends the doubt of all serving directories, and stores its transaction.
 
     A directory that has failed never denies that a ledger exists, and its ledgers are not repaired.
-    After a restart, either it gets the doubt of the others, or it is removed, which begins an
-    epoch.
+    After a restart, either it gets the doubt of the other directories, or it is removed, which
+    begins a new epoch.
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
@@ -46,7 +46,7 @@ class JoinedLosses:
 
     @property
     def durable(self) -> Doubt:
-        """The doubt that is durable on the devices of all directories."""
+        """The doubt that is durable in all directories."""
         return joined_doubt(directory.doubt for directory in self._serving or self._directories)
 
     @property
@@ -54,11 +54,11 @@ class JoinedLosses:
         return [each for each in self._directories if each.failure is None]
 
     async def raise_doubt(self) -> None:
-        """Begin a new epoch. It is durable in all directories on return."""
+        """Begin a new epoch, which is durable in all directories on return."""
         await self._raise_to(self.durable.epoch + 1)
 
     async def follow(self) -> None:
-        """Begin the newest epoch of any directory in all directories. It is durable on return."""
+        """Begin the newest epoch of any directory in all directories, durably."""
         await self._raise_to(0)
 
     def _follow_soon(self) -> None:
@@ -66,7 +66,7 @@ class JoinedLosses:
             self._tasks.spawn("doubt of all directories", self._try_to_follow())
 
     async def _try_to_follow(self) -> None:
-        # After a failure, the next start lets the other directories follow.
+        # After a failure, the next start raises the epoch of the other directories.
         with contextlib.suppress(StorageError):
             await self.follow()
 
@@ -99,10 +99,10 @@ class JoinedLosses:
                 await directory.date_doubt(epoch, transaction)
 
     async def end_doubt(self, epoch: int) -> None:
-        """End the doubt up to `epoch`, which a repair of all ledgers handled."""
+        """End the doubt up to `epoch`, after a repair has handled all ledgers."""
         for directory in self._serving:
             with _unless_failed(directory):
-                # Otherwise, the next loss of this directory would begin an epoch that has ended.
+                # With a larger epoch, the next loss of this directory would begin an ended epoch.
                 await directory.end_doubt(min(epoch, directory.doubt.epoch))
 
 

@@ -42,7 +42,7 @@ async def open_directories(parts: Sequence[Shared]) -> BookieStorage:
 
 @contextmanager
 def naming(path: str, directories_count: int) -> Iterator[None]:
-    """Name a directory in the error about it, if the bookie has several directories.
+    """If the bookie has several directories, name the directory in an error about it.
 
     Raises:
         UnusableDirectoryError: The directory is damaged, or its device has failed.

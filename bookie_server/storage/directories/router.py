@@ -1,8 +1,9 @@
 """The storage of a bookie with several directories. It passes each request to one directory.
 
-The calls are those of `LedgerStorage`. After a directory has failed, its ledgers answer IO_ERROR,
-except for entries that can still be read. All other directories refuse regular adds, and continue
-with reads, fences and the adds of recovery. The storage ends when all directories have failed.
+It has the same methods as `LedgerStorage`. After a directory has failed, requests about its ledgers
+get IO_ERROR, except for entries that can still be read. All other directories refuse regular adds,
+and continue with reads, fences and the adds of recovery. The storage ends when all directories have
+failed.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class LedgerDirectories:
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
-        """Take over open storages without common ledgers. The caller then calls `losses.follow`."""
+        """Take over open storages that share no ledger. The caller then calls `losses.follow`."""
         self.directories = tuple(directories)
         self.counters = JoinedCounters(self.directories)
         self.compactor = Compactors(self.directories)
@@ -71,7 +72,7 @@ class LedgerDirectories:
 
     @property
     def is_writable(self) -> bool:
-        """Whether regular adds are accepted. Some directories may be full and refuse them."""
+        """Whether any directory accepts regular adds. Other directories may be full."""
         return any(directory.is_writable for directory in self.directories)
 
     @property
@@ -115,8 +116,8 @@ class LedgerDirectories:
         self.on_state_change()
 
     def _apply_read_only(self) -> None:
-        # After a failure, clients must choose other bookies for their next entries: each fragment
-        # may have ledgers of the failed directory.
+        # After a failure, clients must choose other bookies for their next entries, because any
+        # ledger may be in the failed directory.
         is_read_only = self._is_set_read_only or self._failed_count > 0
         for directory in self.directories:
             directory.set_read_only(is_read_only=is_read_only)
@@ -132,7 +133,7 @@ class LedgerDirectories:
         home.add(request, on_done)
 
     def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
-        """Store a run of entries that were sent as one add each, and return True."""
+        """Store a run of entries, each of which was sent as one add, and return True."""
         ledger_id = request.ledger_id
         home = self._homes.of(ledger_id)
         if home is not None:
@@ -211,7 +212,7 @@ class LedgerDirectories:
         return len(request.entry_ids)
 
     def _read_from(self, request: StoredReads, number: int, on_some: OnReadSome) -> None:
-        """Read entries from a directory, and those that it denies from the next one."""
+        """Read entries from a directory. If it denies some, read them from the next directory."""
 
         def answered(code: Code, ids: Sequence[int], entries: Sequence[bytes]) -> None:
             if code in DENIALS and number + 1 < len(self.directories):
@@ -288,7 +289,7 @@ class LedgerDirectories:
         return list(dict.fromkeys(i for each in self.directories for i in each.take_asked()))
 
     def last_accepted_id(self, ledger_id: int) -> int:
-        """Return the largest entry id of a ledger that was accepted, or -1."""
+        """Return the largest accepted entry id of a ledger, or -1."""
         home = self._homes.of(ledger_id)
         return NO_ENTRY if home is None else home.last_accepted_id(ledger_id)
 
@@ -299,24 +300,24 @@ class LedgerDirectories:
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
-        """Return the entries that the bookie holds, and whose bytes `is_intact` accepts."""
+        """Return the stored entries with bytes that `is_intact` accepts."""
         home = self._homes.of(ledger_id)
         if home is None:
             return frozenset()
         return await home.verify_held(ledger_id, entry_ids, is_intact)
 
     async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
-        """Store an entry as a recovery add. With the code OK, the entry is synced."""
+        """Store an entry as a recovery add. If the code is OK, the entry is synced."""
         with self._homes.expecting(ledger_id) as home:
             return await home.store_repaired(ledger_id, entry_id, stored)
 
     async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
-        """Store that the losses up to `epoch` took nothing of a ledger, or are repaired."""
+        """Store that a ledger lost nothing up to `epoch`, or that its losses are repaired."""
         with self._homes.expecting(ledger_id) as home:
             return await home.clear_ledger(ledger_id, epoch, last_add_confirmed)
 
     async def keep_in_limbo(self, ledger_id: int) -> Code:
-        """Make the state of a ledger in limbo durable. It is synced with the code OK."""
+        """Write the state of a ledger in limbo. If the code is OK, the state is synced."""
         with self._homes.expecting(ledger_id) as home:
             return await home.keep_in_limbo(ledger_id)
 
@@ -389,7 +390,7 @@ class Compactors:
 
     @property
     def running_percent(self) -> int:
-        """The largest threshold of a compaction that runs, or 0."""
+        """The largest threshold of the running compactions, or 0."""
         return max(each.compactor.running_percent for each in self.directories)
 
     def request(self, live_percent: int = ALL_PERCENT) -> None:
@@ -416,7 +417,7 @@ class Scrubbers:
 
     @property
     def position(self) -> ScrubPosition:
-        """The position of the directory whose last scrub is the oldest."""
+        """The scrub position of the directory that was scrubbed the longest time ago."""
         return min((each.scrubber.position for each in self.directories), key=_ended_ms)
 
     @property
@@ -430,7 +431,7 @@ class Scrubbers:
         return sum(each.scrubber.damaged_count for each in self.directories)
 
     def request(self) -> None:
-        """Continue the scrubs that have not ended, or begin one in each directory."""
+        """In each directory, continue the scrub that has not ended, or begin a new scrub."""
         for directory in self.directories:
             directory.scrubber.request()
 

@@ -30,7 +30,7 @@ class ActiveIndex:
 
     When the pieces of a ledger are dropped, the index keeps the ledger's id. The id shows that the
     file still has records of the ledger. As long as a file has such records, the bookie keeps the
-    tombstone of the ledger, because without it the deleted entries could be read again.
+    tombstone of the ledger. Without the tombstone, the deleted entries could be read again.
     """
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class ActiveIndex:
 
 
 class _Sum:
-    """The sum of the pieces of a ledger."""
+    """The totals of the pieces of a ledger."""
 
     __slots__ = ("first", "origin", "size_bytes")
 

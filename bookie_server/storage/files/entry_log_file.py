@@ -56,9 +56,9 @@ class OpenFile:
     handle: PooledFile
     identity: FileIdentity
     end: int = RECORDS_START  # offset of the next record
-    first_sequence: int = 0  # sequence of the file's first record, 0 while the file has no record
-    finish_sequence: int = 0  # sequence of the finish record, 0 while the file takes other records
-    is_recycled: bool = False  # the slot held another file, so bytes after the end are not zeros
+    first_sequence: int = 0  # sequence of the first record; 0 while the file has no record
+    finish_sequence: int = 0  # sequence of the finish record; 0 until the file takes it
+    is_recycled: bool = False  # the slot held another file, so bytes after `end` may not be zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
 
@@ -84,7 +84,7 @@ class FinishedFile:
 
     @property
     def end(self) -> int:
-        """Offset of the first byte after the index. Nothing is stored after the index."""
+        """Offset of the first byte after the index, which is the end of the stored data."""
         assert self.head is not None
         return self.body_offset + self.head.block_offset(len(self.head.keys))
 

@@ -24,7 +24,7 @@ class FinishedScan:
     entry: FileEntry
     records: list[JournalRecord]  # verified
     gaps: list[Gap]
-    next_sequence: int  # the sequence after that of the last record that was found
+    next_sequence: int  # the sequence after the last found record
 
     @property
     def last_sequence(self) -> int:
@@ -47,7 +47,7 @@ class FinishedScan:
     ) -> Generator[None, None, ActiveIndex]:
         """Return the index of the runs of the file; yields after each slice.
 
-        If a tombstone deletes a run, the index has only the ledger of the run.
+        If a tombstone deletes a run, the index has only the ledger id of the run.
         """
         index = ActiveIndex()
         deleted: set[int] = set()
@@ -65,10 +65,10 @@ class FinishedScan:
 
     @property
     def lost(self) -> list[Gap]:
-        """The gaps that may hold a record of the file, whose ledger is unknown.
+        """The gaps that may hold a record of the file. The ledger of this record is unknown.
 
         A scan ends in a gap, unless the file has a finish record where the scan ends. So a file
-        that lost its last records has a gap with the sequence of the first of them.
+        that lost its last records has a gap. The gap has the sequence of the first lost record.
         """
         holds = self.entry.holds
         return [gap for gap in self.gaps if gap.record is None and holds(gap.sequence, gap.offset)]

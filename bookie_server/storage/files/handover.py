@@ -17,15 +17,15 @@ from bookie_server.storage.files.entry_log_file import FinishedFile, OpenFile
 class Switch:
     """The exchange of files by one MANIFEST."""
 
-    copies: FinishedFile | None  # None if nothing in the sources was live
-    sources: tuple[FinishedFile, ...]  # files without an entry that is needed and not copied
+    copies: FinishedFile | None  # None if no entry of the sources was live
+    sources: tuple[FinishedFile, ...]  # files from which all needed entries are copied
     is_due: bool = False  # the next MANIFEST makes the switch
     is_done: bool = False  # the durable MANIFEST has made the switch
 
 
 @dataclass(frozen=True, slots=True)
 class Borrowed:
-    """Room of the device that a file of copies takes until the next switch.
+    """Room on the device that a file of copies takes until the next switch.
 
     The switch frees files of at least this size, so the room counts as free.
     """
@@ -42,11 +42,11 @@ class Handover:
     taken: set[str] = field(default_factory=set)  # slots in which a file is being prepared
     draft: OpenFile | None = None  # a file that no MANIFEST lists
     switch: Switch | None = None
-    borrowed: Borrowed | None = None  # None if the draft may free no file
+    borrowed: Borrowed | None = None  # None if the copies may not make room for a file
 
     @property
     def borrowed_bytes(self) -> int:
-        """The part of the room for compaction that compaction uses now."""
+        """Bytes of the room for compaction that are in use now."""
         return 0 if self.borrowed is None else self.borrowed.size_bytes
 
     def names(self, ledger_id: int) -> bool:

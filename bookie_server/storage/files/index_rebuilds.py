@@ -41,7 +41,7 @@ class IndexRebuilds:
         self._running: set[int] = set()
 
     def on_damage(self, file: FinishedFile | None) -> None:
-        """Count damage that a read found; if the index of `file` is damaged, rebuild the index."""
+        """Count damage that a read found. If the index of `file` is damaged, rebuild the index."""
         self._shared.counters.damage += 1
         if file is not None:
             self.rebuild(file)
@@ -51,7 +51,7 @@ class IndexRebuilds:
         return file.entry.file_id in self._running and file.rebuilt is None
 
     def rebuild(self, file: FinishedFile) -> None:
-        """Start to rebuild the damaged index of a file, unless this was done before."""
+        """Start to rebuild the damaged index of a file, unless a rebuild runs or has ended."""
         if file.rebuilt is not None or file.entry.file_id in self._running:
             return
         self._running.add(file.entry.file_id)
@@ -61,7 +61,7 @@ class IndexRebuilds:
     async def count_again(self, file: FinishedFile) -> None:
         """Count the live bytes of a file again. The file must not be in doubt.
 
-        No rebuild of its index begins before the end, because both set the doubt.
+        No rebuild of its index begins before the count ends, because both put the file in doubt.
         """
         doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
         had_rebuild = file_id in self._running
@@ -86,7 +86,8 @@ class IndexRebuilds:
             for _ in self._finished.counting_again(file):
                 await self._shared.give_way()
             if not is_covered and file_id in self._finished:
-                # The doubt is raised before the file leaves the set, so nothing is denied between.
+                # The doubt is raised before the file leaves the set, so no entry is denied in
+                # between.
                 self.on_lost_record(file)
             doubts.discard(file_id)
         finally:

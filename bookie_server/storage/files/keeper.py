@@ -93,7 +93,7 @@ class FileKeeper:
         return file_id in self.finished or any(file_id == f.entry.file_id for f in self.opened)
 
     def new_file_id(self) -> int:
-        """Return a file id that this process has not used, and that no MANIFEST lists."""
+        """Return a file id that this process has not used and no MANIFEST lists."""
         file_id = max(self._next_file_id, self._shared.store.current.next_file_id)
         self._next_file_id = file_id + 1
         return file_id
@@ -116,14 +116,14 @@ class FileKeeper:
         return bool(self._still_missing() or self._health.unknown_files)
 
     def _still_missing(self) -> list[FileEntry]:
-        """Return the missing files that are listed, because their doubt is not over."""
+        """Return the missing files that are still listed because the doubt is not over."""
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
         """Return whether a record of `size` bytes fits after the records in flight.
 
-        The record is no regular add. While regular adds are accepted, there is a next file, so the
-        result is True. Some room is left to deletions.
+        The record must not be a regular add. While regular adds are accepted, there is a next file,
+        so the result is True. Some room is reserved for deletions.
         """
         health = self._health
         if health.is_writable:
@@ -248,7 +248,7 @@ class FileKeeper:
         await committed
 
     async def maintain(self) -> None:
-        """Prepare files and commit the MANIFEST when this is due, until the keeper is closed."""
+        """Prepare files and commit the MANIFEST when necessary, until the keeper is closed."""
         try:
             while not self._is_closing and not self._health.has_failed:
                 if not self._is_due:
@@ -313,13 +313,13 @@ class FileKeeper:
         self.on_commit()
 
     async def _commit_without_spare(self) -> bool:
-        """Commit without a next file; return whether this freed a file."""
+        """Commit without a next file. Return whether the commit freed a file."""
         counters = self._shared.counters
         freed = counters.files_freed
         try:
             await self.commit(None)
         except (DiskFullError, TooManyFilesError):
-            # Nothing is lost without the commit, because the next start reads the files. The retry
+            # Without this commit, nothing is lost, because the next start reads the files. A retry
             # commits the same state later.
             return False
         return counters.files_freed > freed
@@ -362,7 +362,7 @@ class FileKeeper:
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in it. The slot is in use until the commit.
+            # From now on, no read finds an entry in the file. The slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -402,7 +402,7 @@ class FileKeeper:
                     await self._shared.store.remove_slot(opened.entry.slot)
 
     async def _remove_sources(self, switch: Switch) -> None:
-        """Stop reading the sources of a switch that is durable. Their slots are freed next."""
+        """Stop reading the sources of a durable switch. The slots of the sources are freed next."""
         switch.is_done = True
         self.handover.switch = self.handover.borrowed = None
         for file in switch.sources:
@@ -423,7 +423,7 @@ class FileKeeper:
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
-        # Before this MANIFEST, a file shorter than its allocation would have counted as damaged.
+        # Before this MANIFEST, a file that is shorter than its allocation would count as damaged.
         file.handle.may_close()
         # After an error, the next start cuts the file.
         with contextlib.suppress(TooManyFilesError, DiskFullError):

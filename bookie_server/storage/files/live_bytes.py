@@ -1,4 +1,4 @@
-"""The live bytes of each ledger in a file, packed, because a million of them may be in memory."""
+"""The live bytes of each ledger in a file. They are packed, because there may be a million."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ DROPPED = -1
 
 
 class LiveBytes:
-    """The ledgers of a file that are not dropped, and their bytes. Each takes 16 bytes of memory.
+    """The ledgers of a file that are not dropped, and their bytes. Each ledger takes 16 bytes.
 
     Dropped ledgers keep their place until the file is freed.
     """
@@ -39,7 +39,7 @@ class LiveBytes:
         return size_bytes
 
     def size_of(self, ledger_id: int) -> int:
-        """Return the bytes of a ledger, or `DROPPED` if the ledger is dropped or not there."""
+        """Return the bytes of a ledger, or `DROPPED` if it is dropped or not in the file."""
         place = self._place_of(ledger_id)
         return DROPPED if place < 0 else self._sizes[place]
 

@@ -64,8 +64,8 @@ def is_state_name(name: str) -> bool:
 async def initialize_directory(files: FileSystem, first: Manifest | None = None) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
-    `first` is that MANIFEST, if the directory is empty because it has lost its data, or if it is
-    added to other directories.
+    `first` is used as that MANIFEST if the directory has lost its data, or is added to the other
+    directories of a bookie.
 
     The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
     is damage. If the directory has entry-log files but no MANIFEST, raise DamagedDirectoryError.
@@ -100,8 +100,8 @@ class ManifestStore:
     A commit appends the changed states to the ledger-state file. If the appended part is already
     larger than both the first part of the file and `deltas_bytes_min`, the commit writes all states
     to a new file instead. States are written in slices of `UNITS_PER_TURN`. The last block contains
-    the changes made during the commit. No other task runs between the encoding of this block and
-    the composition of the MANIFEST, so the two agree.
+    the changes that are made during the commit. No other task runs between the encoding of this
+    block and the composition of the MANIFEST, so the block and the MANIFEST agree.
     """
 
     def __init__(
@@ -140,11 +140,11 @@ class ManifestStore:
                 path=name,
                 reason="cut off",
             )
-        # Only a downgrade writes states without cleared epochs, after the doubt is over.
+        # Only a downgrade writes states without cleared epochs, and only after the doubt is over.
         return decode_states(data, name, self.current.doubt.cleared)
 
     async def read(self, names: list[str]) -> Manifest:
-        """Read only the MANIFEST. After a downgrade, it has the identity from before."""
+        """Read only the MANIFEST. After a downgrade, add the identity that was kept."""
         data = await self.read_manifest()
         manifest = decode_manifest(data)
         if decode_version(data) >= RUN_SINCE or IDENTITY_NAME not in names:
@@ -152,7 +152,7 @@ class ManifestStore:
         return decode_identity(await self._read(IDENTITY_NAME), manifest)
 
     async def keep_identity(self, manifest: Manifest) -> None:
-        """Write the identity durably, because the MANIFEST of the version before lacks it."""
+        """Write the identity durably, because a MANIFEST of the previous version lacks it."""
         await self._write(IDENTITY_NEW_NAME, encode_identity(manifest))
         await self._files.rename(IDENTITY_NEW_NAME, IDENTITY_NAME)
         await self._files.sync_directory()

@@ -111,13 +111,13 @@ class FilePool:
             self._give_back()
 
     async def close_all(self) -> None:
-        """Close every file after its running operations. From now on, no file can be opened."""
+        """Close every file after its running operations. From the call on, no file is opened."""
         self._is_closed = True
         for file in list(self._open):
             await file.close()
 
     async def _reserve(self) -> None:
-        """Wait until one more file may be open. If needed, close a file that is not in use."""
+        """Wait until one more file may be open. If necessary, close a file that is not in use."""
         while self.open_count >= self._open_max:
             victim = self._victim()
             if victim is None:
@@ -216,7 +216,7 @@ class PooledFile:
         return self.opened.read_now(offset, size)
 
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
-        """Return `size` bytes from `offset`; fewer only where the file ends."""
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier."""
         return await self._run(lambda file: file.read(offset, size, priority))
 
     async def write(
@@ -270,7 +270,7 @@ class PooledFile:
 
 
 class Pins:
-    """The files from which one reading has read. A freed file stays until such readings end.
+    """The files from which one reading has read. A freed file stays until these readings end.
 
     If a file is freed after a reading has looked up an entry in it, and before the first read from
     the device, the reading gets FreedFileError and looks up the entry again.

@@ -12,10 +12,10 @@ from bookie_server.storage.files.entry_log_file import OpenFile
 
 CONTROL_RECORD_SIZE = 1_024  # upper bound of the bytes of one more control record in a file
 RESERVE_FRACTION = 16
-"""Regular adds leave this part of the last file to control records and recovery adds."""
+"""Fraction of the last file (1/16) that is reserved for control records and recovery adds."""
 DROPS_FRACTION = 64
-"""Only deletions may use this part of a file. A tombstone takes 512 bytes."""
-DROPS_FRACTION_MAX = 8  # the same for the smaller file of a start on a full disk
+"""Fraction of a file (1/64) that only deletions may use. A tombstone takes 512 bytes."""
+DROPS_FRACTION_MAX = 8  # at least as a fraction of the small file of a start on a full disk
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
@@ -24,7 +24,7 @@ stretch adds one piece and splits the older piece into two."""
 
 
 def room_left(file: OpenFile) -> int:
-    """Return how many bytes of records the file can still take before its index."""
+    """Return the number of bytes of records that still fit into the file before its index."""
     index_size = INDEX_BYTES_BESIDE + INDEX_BYTES_PER_PIECE * file.index.pieces
     return file.entry.size_bytes - file.end - index_size
 

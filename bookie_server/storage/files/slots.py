@@ -44,11 +44,11 @@ class Slots:
 
         The file uses `free_slot`, which the durable MANIFEST must list as free. If `free_slot` is
         None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
-        Unless `may_take_all`, the room for compaction's file must remain, on the device or in one
-        of the free slots `others`. Compaction may use `borrowed_bytes` of this room now. With
-        `is_last_resort`, the file has a small part of the usual size in addition to `needed_bytes`,
-        and may use the space that is otherwise kept free, so that a bookie with a full disk still
-        starts.
+        Unless `may_take_all` is true, the room for compaction's file must remain, on the device or
+        in one of the free slots `others`. Compaction may use `borrowed_bytes` of this room now.
+        If `is_last_resort` is true, the file has a small part of the usual size in addition to
+        `needed_bytes`. It may then use the space that is otherwise kept free, so that a bookie with
+        a full disk still starts.
         """
         size, kept_free = self._settings.file_size_bytes, self._settings.free_bytes_min
         if is_last_resort:
@@ -109,7 +109,7 @@ class Slots:
                 await self._files.remove(file.entry.slot)
 
     async def _largest(self, slots: Sequence[str]) -> int:
-        """Return the size of the largest slot, or 0 without a slot."""
+        """Return the size of the largest slot, or 0 if there is no slot."""
         return max([await self._size_of(slot) for slot in slots], default=0)
 
     async def _size_of(self, slot: str) -> int:

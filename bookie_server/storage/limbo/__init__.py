@@ -2,7 +2,7 @@
 
 - `denials`: answers "unknown" for ledgers in limbo, unless their metadata is newer than the loss.
 - `record_checks`: reads the metadata of a ledger, for a limited time.
-- `losses`: raises, dates and ends the doubt of the directory.
+- `losses`: raises and ends the doubt of the directory.
 - `repaired`: stores repaired entries, and clears ledgers.
 - `limbo_count`: counts the ledgers in limbo.
 """

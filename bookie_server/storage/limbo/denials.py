@@ -2,7 +2,7 @@
 
 A ledger in limbo may have lost records, so the bookie answers "unknown". If the doubt has a
 transaction, the record of the ledger in the metadata store may be newer than the loss. Then the
-loss took nothing of the ledger. So before the first such answer for a ledger, the bookie reads the
+ledger has lost nothing. So before the bookie first answers "unknown" for a ledger, it reads the
 record of the ledger.
 """
 
@@ -20,11 +20,11 @@ from bookie_server.storage.wake_ups import call_back
 from ledgerlog_spark.model import Code
 
 ASKED_MAX = 1_000
-"""Number of ledgers with the answer "unknown" that are kept for the repair."""
+"""Maximum number of ledgers with the answer "unknown" that are kept for the repair."""
 COMPARED_MAX = 10_000
-"""Number of ledgers whose creation is kept. The records of other ledgers are read again."""
+"""Maximum number of ledgers whose creation is kept. Records of other ledgers are read again."""
 QUESTIONS_MAX = 64
-"""Number of ledgers whose record is read at the same time. Reads of others get "unknown"."""
+"""Maximum number of ledgers whose records are read at once. Reads of others get "unknown"."""
 
 
 class Denials:
@@ -44,7 +44,7 @@ class Denials:
         return may_say_absent(self._states.get(ledger_id), self._health, newer)
 
     def must_compare(self, ledger_id: int) -> bool:
-        """Return whether the record of the ledger may show that the loss took nothing of it."""
+        """Return whether the record of the ledger may show that the ledger lost nothing."""
         health, state = self._health, self._states.get(ledger_id)
         if health.has_failed or not self._is_in_limbo(ledger_id):
             return False
@@ -53,11 +53,11 @@ class Denials:
         return rules.denial(cleared, health.doubt, compared) is Denial.COMPARE
 
     def code(self, ledger_id: int, *, was_certain: bool = True) -> Code:
-        """Return the code after a look that found no entry. Call this after any comparison.
+        """Return the code after a search that found no entry. Call this after any comparison.
 
-        `was_certain` is the value of `may_deny` before the look. During the look, a repair or a
+        `was_certain` is the value of `may_deny` before the search. During the search, a repair or a
         rebuild of an index may have ended. So the bookie denies that an entry exists only if
-        `may_deny` was true before the look and is true after it.
+        `may_deny` was true before the search and is true after it.
         """
         state, newer = self._states.get(ledger_id), self._shared.newer.get(ledger_id, 0)
         if self._is_in_limbo(ledger_id):
@@ -72,11 +72,11 @@ class Denials:
         *,
         was_certain: bool = True,
     ) -> None:
-        """Decide on the answer after a look that found no entry.
+        """Decide on the answer after a search that found no entry.
 
-        If the record of the ledger is to be compared first, call `again` after the comparison,
+        If the record of the ledger must first be compared, call `again` after the comparison,
         because the ledger may have got the entry meanwhile. Otherwise call `then` with the code. If
-        `again` is None, a comparison was made already.
+        the comparison was already made, `again` is None.
         """
         if again is not None and self.must_compare(ledger_id):
             self.compare(ledger_id, again)
@@ -84,7 +84,7 @@ class Denials:
             then(self.code(ledger_id, was_certain=was_certain))
 
     def compare(self, ledger_id: int, then: Callable[[], None]) -> None:
-        """Read the record of a ledger, take its creation, and call `then`, also on a failure."""
+        """Read the record of a ledger, and use its creation. Call `then`, also after a failure."""
         waiting = self._questions.get(ledger_id)
         if waiting is not None:
             waiting.append(then)

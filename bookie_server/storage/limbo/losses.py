@@ -1,7 +1,7 @@
-"""Raises, dates and ends the doubt of a directory.
+"""Raises and ends the doubt of a directory, and stores its transaction.
 
 A raised doubt takes effect at once: from this moment, no answer denies that an entry exists. All
-other work uses only epochs that are durable, because a crash may remove an epoch that is not.
+other work uses only durable epochs, because a crash may remove an epoch that is not durable.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Losses:
 
     @property
     def durable(self) -> Doubt:
-        """The doubt in the MANIFEST on the device."""
+        """The doubt in the durable MANIFEST."""
         return self._shared.store.current.doubt
 
     async def raise_doubt(self) -> None:
@@ -68,7 +68,7 @@ class Losses:
             await self._make_durable(epoch)
 
     async def date_doubt(self, epoch: int, transaction: int) -> None:
-        """Store a transaction that began after `epoch` was durable. It is durable on return.
+        """Store durably the id of a transaction that began after `epoch` was durable.
 
         Raises:
             StorageError: The storage has failed or ended.
@@ -79,7 +79,7 @@ class Losses:
             await self._commit(lambda doubt: doubt.epoch > epoch or doubt.transaction > 0)
 
     async def end_doubt(self, epoch: int) -> None:
-        """End the doubt up to `epoch`, which a repair of all ledgers handled. Durable on return.
+        """End the doubt up to `epoch` durably, after a repair has handled all ledgers.
 
         The MANIFEST has the states of all ledgers. So a ledger that has a state now stays in limbo
         until it is cleared, also after a crash.
@@ -92,7 +92,7 @@ class Losses:
         await self._commit(lambda doubt: doubt.cleared >= epoch)
 
     async def _commit(self, is_durable: Callable[[Doubt], bool]) -> None:
-        """Commit until the MANIFEST has a change. While the device has no room, try again."""
+        """Commit until the MANIFEST has the change. While the device has no room, try again."""
         shared = self._shared
         await self._commits.commit_soon()
         while not is_durable(self.durable):

@@ -50,7 +50,7 @@ class RepairedLedgers:
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
-        """Return the entries that the bookie holds, and whose bytes `is_intact` accepts.
+        """Return the stored entries with bytes that `is_intact` accepts.
 
         Each entry is read, and the checksums of its record are verified.
         """
@@ -66,9 +66,9 @@ class RepairedLedgers:
         return frozenset(held)
 
     async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
-        """Store an entry as a recovery add. With the code OK, the entry is synced.
+        """Store an entry as a recovery add. If the code is OK, the entry is synced.
 
-        The bookie may have lost the key of the ledger. Then the next request of a client sets it.
+        If the bookie has lost the key of the ledger, the next request of a client sets the key.
         """
         state = self._states.get(ledger_id)
         key = NO_KEY if state is None or state.master_key is None else state.master_key
@@ -78,18 +78,18 @@ class RepairedLedgers:
         return await done
 
     async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
-        """Store that the losses up to `epoch` took nothing of a ledger, or are repaired.
+        """Store that a ledger lost nothing up to `epoch`, or that its losses are repaired.
 
-        The record is synced with the code OK. It follows all entries that were stored before, so
-        they are synced too. The check epoch stays: the next regular add reads the metadata.
+        If the code is OK, the record is synced. All entries that were stored earlier are then also
+        synced. The check epoch does not change, so the next regular add reads the metadata.
         """
         return await self._write(ledger_id, epoch, last_add_confirmed)
 
     async def keep_in_limbo(self, ledger_id: int) -> Code:
-        """Make the state of a ledger in limbo durable. It is synced with the code OK.
+        """Write the state of a ledger in limbo. If the code is OK, the state is synced.
 
-        The record is written even if the ledger has a state in memory, because that state may come
-        from a record that is lost.
+        A record is written even if the ledger has a state in memory, because that state may come
+        from a lost record.
         """
         state = self._shared.state_of(ledger_id)
         return await self._write(ledger_id, state.cleared_epoch, NO_ENTRY)
@@ -124,5 +124,5 @@ class RepairedLedgers:
 
 
 def needs_repair(state: HeldLedger, doubt: Doubt) -> bool:
-    """Return whether a ledger with a state is in limbo, and not deleted."""
+    """Return whether a ledger with a state is in limbo and not deleted."""
     return is_in_limbo(state, doubt) and not state.is_deleted

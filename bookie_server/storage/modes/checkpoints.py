@@ -1,8 +1,8 @@
 """Checkpoints: syncs of entry-log files whose groups were written without a sync.
 
 In the write modes `journal` and `unjournaled`, a group is in the page cache when its adds are
-acknowledged. A checkpoint syncs the files and reports up to which record they are synced. A
-checkpoint begins on request, after an interval, and after a number of written bytes.
+acknowledged. A checkpoint syncs the files, and reports the last synced record. A checkpoint begins
+on request, after an interval, and after a number of written bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WrittenMark:
 
     sequence: int = 0
     ticket: int = 0
-    place: JournalPlace | None = None  # the end of its copy in a journal file
+    place: JournalPlace | None = None  # the end of the record's copy in a journal file
 
 
 class OpenedFiles(Protocol):

@@ -1,9 +1,9 @@
 """For runs that acknowledge before the sync: stores whether unsynced records may be acknowledged.
 
-Such a run acknowledges a record before its sync. If the power fails while the MANIFEST lists the
-run with its own mode, the next start is in doubt. So while all acknowledged records are synced, the
-MANIFEST lists the run as a run in mode `direct`. This is the case from the start of the run to its
-first add, and after a whole interval of checkpoints without a new record.
+Such a run acknowledges a record before the record is synced. If the power fails while the MANIFEST
+lists the run with its own mode, the next start is in doubt. So while all acknowledged records are
+synced, the MANIFEST lists the run as a run in mode `direct`. All records are synced from the start
+of the run to its first add, and after a whole interval of checkpoints without a new record.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Commits(Protocol):
         """Commit soon, without a wait."""
 
     async def commit_soon(self) -> None:
-        """Wait for a commit that begins now or later, or until the storage has failed."""
+        """Wait until a commit that begins now or later has ended, or the storage has failed."""
 
 
 class RecordedRun:
@@ -51,10 +51,10 @@ class RecordedRun:
     async def may_sync_later(self, *, has_adds: bool) -> bool:
         """Return whether a group may be written without a sync. Calls end in their order.
 
-        The MANIFEST must list the run. A group with adds waits until the MANIFEST lists it. The
-        result is False if the MANIFEST has no room. If the run is not listed, a group without adds
-        is synced: a deletion takes effect after its write, and the next MANIFEST contains this
-        effect.
+        The MANIFEST must list the run. A group with adds waits until the MANIFEST lists the run.
+        The result is False if the MANIFEST has no room. If the run is not listed, a group without
+        adds is synced, because a deletion takes effect after its write, and the next MANIFEST
+        contains this effect.
         """
         if self._listing is not None:
             await self._listing

@@ -43,7 +43,7 @@ class ScannedFile:
     copies: deque[GroupCopy] = field(default_factory=deque)
 
     def take(self, copy: GroupCopy) -> None:
-        """Keep a head, unless it is of an earlier pass through the file."""
+        """Keep a head, unless it is from an earlier pass through the file."""
         copies = self.copies
         if copies and copy.number < copies[-1].number:
             return
@@ -55,8 +55,8 @@ class ScannedFile:
 async def redo(shared: Shared, journal: FileSystem, run: BookieRun) -> int:
     """Write the groups of a run into the entry-log files that the MANIFEST lists as open.
 
-    The groups are synced on return. The result is the largest sequence that the journal proves to
-    have been acknowledged or complete: all records up to it must be readable now.
+    The groups are synced on return. The result is the largest sequence of which the journal proves
+    that it was acknowledged or complete. All records up to this sequence must be readable now.
 
     Raises:
         DamagedDirectoryError: A journal file is missing.
@@ -84,7 +84,7 @@ async def _redo_copies(shared: Shared, scanned: list[ScannedFile]) -> int:
         start = copy.journal_offset + HEAD_SIZE
         body = await file.handle.read(start, copy.size)
         if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
-            continue  # torn, or damaged: the scan decides if the entry-log file lacks it
+            continue  # torn, or damaged: the scan decides whether the file lacks the group
         if await opened.write(copy, body, following):
             shared.counters.boot_redone_groups += 1
         proved = max(proved, copy.last_sequence)
@@ -113,9 +113,9 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
     await _require_whole(handles, run)
     scanned: list[ScannedFile] = []
     for number, handle in enumerate(handles):
-        # After a SIGKILL, the last copies may be in the page cache only. If a power loss destroyed
-        # one of these copies after this boot has used the copy, the next boot would find less than
-        # this boot.
+        # After a SIGKILL, the last copies may be in the page cache only. A power loss could destroy
+        # one of these copies after this boot has used it. Then the next boot would find fewer
+        # records than this boot.
         await handle.datasync()
         file = ScannedFile(handle, min(await handle.size(), await handle.data_end()))
         scanned.append(file)
@@ -197,7 +197,7 @@ class _Targets:
         self._handles: dict[int, PooledFile | None] = {}
 
     async def write(self, copy: GroupCopy, body: bytes, following: GroupCopy | None) -> bool:
-        """Write a group to its place. Return False if its file is finished or does not exist.
+        """Write a group to its place. If its file is finished or does not exist, return False.
 
         A finished file was synced before the MANIFEST listed it as finished. `following` is the
         next copy that has a readable head.
@@ -223,9 +223,9 @@ class _Targets:
     ) -> bool:
         """Return whether the next group was written over the end mark of this group.
 
-        Such a mark must not be rewritten: it would destroy the first record of the next group,
-        and the copy of the next group may be damaged, or may be overwritten because the next group
-        is already synced.
+        Such a mark must not be rewritten, because it would destroy the first record of the next
+        group. The next group may have no usable copy: its copy may be damaged, or may be
+        overwritten because the group is already synced.
         """
         at = copy.offset + copy.size - ALIGNMENT
         if following is not None and following.number == copy.number + 1:

@@ -118,10 +118,10 @@ class JournalRing:
         buffers: Sequence[Buffer],
         sequences: tuple[int, int],
     ) -> JournalPlace:
-        """Write the copy of a group, and return its end. Sync it, unless the run syncs later.
+        """Write the copy of a group, and return its end. Sync the copy, unless the run syncs later.
 
-        `sequences` are those of the first and last record. The group must not be larger than a
-        journal file.
+        `sequences` are the sequences of the first and the last record. The group must not be larger
+        than a journal file.
 
         Raises:
             JournalFailedError: The copy may or may not be on the device. No later copy is written.
@@ -175,13 +175,13 @@ class JournalRing:
         return end
 
     async def _make_room(self, size: int) -> None:
-        """Go to the next file if the current file is full, and wait until that file is free."""
+        """If the current file is full, wait until the next file is free, and go to it."""
         assert size <= self._size_bytes
         while self._failure is None and self._offset + size > self._size_bytes:
             following = (self._current + 1) % len(self._files)
             if self._last_write is not None and not self._last_write.done():
-                # Only the same file refuses a copy after a failed one. So a copy in the next file
-                # waits until all copies in this file are written.
+                # After a failed copy, only the same file refuses further copies. So a copy in the
+                # next file waits until all copies in this file are written.
                 await self._last_write
             elif self._files[following].last_sequence <= self._released:
                 self._current, self._offset = following, 0

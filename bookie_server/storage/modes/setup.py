@@ -72,7 +72,9 @@ class Journals:
     _open: dict[str, FileSystem] = field(default_factory=dict)
 
     async def at(self, path: str, advice: str) -> FileSystem:
-        """Lock and return a journal directory. `advice` ends the message if it does not exist.
+        """Lock and return a journal directory.
+
+        If it does not exist, `advice` ends the error message.
 
         Raises:
             DirectoryLockedError: Another process has locked it.
@@ -101,7 +103,7 @@ class Journals:
         )
 
     async def remove_files(self, *, kept: str) -> None:
-        """Remove the files of all runs that the MANIFEST lists, except those of the run `kept`.
+        """Remove the files of all runs that the MANIFEST lists, except the files of the run `kept`.
 
         If a directory cannot be used now, the MANIFEST still lists it, and the next start tries
         again. Files of other runs are not touched: they belong to a copy of the directory.
@@ -133,7 +135,7 @@ class Journals:
 def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]:
     """Return the runs of a directory that may have journal files."""
     if is_moved:
-        return ()  # they belong to the original
+        return ()  # they belong to the original directory
     run = manifest.run
     if run is None or not run.journal or any(j.run_id == run.run_id for j in manifest.journals):
         return manifest.journals
@@ -143,7 +145,7 @@ def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]
 def require_own_directory(shared: Shared) -> None:
     """Refuse a copy of a directory if the last run needs data outside of the directory.
 
-    These data, a journal or a surviving number, may belong to the original directory.
+    These data may belong to the original directory: a journal, or a surviving number.
 
     Raises:
         MovedDirectoryError: The directory was moved or copied after an unclean end.
@@ -167,10 +169,10 @@ class TakenOver:
     """The records of the last run, as a start finds them.
 
     Attributes:
-        proved_upto: The largest sequence that the last run may have acknowledged. Its journal or
-            its surviving number proves this sequence. 0 after a clean stop, after a run in direct
-            mode, and if nothing is proved.
-        loss: Why records of the run may be lost; "" if all are there.
+        proved_upto: The largest sequence that the last run may have acknowledged, as its journal or
+            its surviving number proves. It is 0 after a clean stop, after a run in direct mode, and
+            if nothing is proved.
+        loss: Why records of the run may be lost; "" if no record is lost.
     """
 
     proved_upto: int = 0
@@ -178,7 +180,7 @@ class TakenOver:
 
 
 async def take_over(shared: Shared, journals: Journals) -> TakenOver:
-    """Make the records that the last run acknowledged readable in entry-log files, and sync them.
+    """Make all records that the last run acknowledged readable in entry-log files, and sync them.
 
     Raises:
         DamagedDirectoryError: A journal file is missing.
@@ -191,8 +193,8 @@ async def take_over(shared: Shared, journals: Journals) -> TakenOver:
         return TakenOver(proved)
     number = await shared.files.surviving_number(number_name(shared), run.run_id)
     try:
-        # The records that survived are synced, and read from the device, also if others are lost.
-        # Otherwise, a repair could find an entry that only the cache has.
+        # The records that survived are synced, and are read from the device, even if other records
+        # are lost. Otherwise, a repair could find an entry that is only in the cache.
         await _sync_open_files(shared)
     except SyncFailedError:
         if number is not None:
@@ -221,8 +223,8 @@ async def _sync_open_files(shared: Shared) -> None:
             except MissingFileError:
                 continue  # the scan puts the file in doubt
             await handle.datasync()
-            # The last run may have been killed before it could record a sync that failed. Then this
-            # sync succeeds, and the lost pages are missing only on the device.
+            # The last run may have been killed before it could record a failed sync. Then this sync
+            # succeeds, although the lost pages are missing on the device.
             await handle.drop_cache()
             await handle.close()
 
@@ -242,12 +244,12 @@ class Mode:
     survivor: SurvivingNumber | None = None
 
     def start(self) -> None:
-        """Start the checkpoints, if the write mode has some."""
+        """Start the checkpoints, if the write mode has checkpoints."""
         if self.checkpoints is not None:
             self.checkpoints.start()
 
     def note_loss(self, error: StorageError, unfinished: Collection[str]) -> None:
-        """Record an error that may have lost written groups, which are in the files `unfinished`.
+        """Record an error that may have lost written groups of the files `unfinished`.
 
         Other failures, such as a failed MANIFEST, lose no entry.
         """
@@ -325,14 +327,14 @@ async def prepare_mode(
 
 
 async def require_journals(shared: Shared, journals: Journals) -> None:
-    """Lock the journal directories that the start needs: of the last run, and of the new run.
+    """Lock the journal directories of the last run and the new run that the start needs.
 
     The directory of the new run must not have files of other bookies.
 
     Raises:
         DirectoryLockedError: Another process has locked a needed journal directory.
-        ForeignJournalError: The directory for the new run has the journal of another directory, or
-            of a copy of this directory.
+        ForeignJournalError: The journal directory of the new run has journal files of another
+            directory, or of a copy of this directory.
         MissingJournalError: A needed journal directory does not exist.
     """
     last = shared.store.current.run

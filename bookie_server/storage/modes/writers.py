@@ -32,7 +32,7 @@ class Group:
     records: Sequence[JournalRecord]
 
     def written(self, place: JournalPlace | None) -> WrittenMark:
-        """Return the last record; `place` is the end of its copy, if the group has one."""
+        """Return the last record. If the group has a copy, `place` is the end of the copy."""
         last = self.records[-1]
         return WrittenMark(last.sequence, last.ticket, place)
 
@@ -54,7 +54,7 @@ async def append_copy(ring: JournalRing, group: Group) -> JournalPlace:
 
 
 class GroupWriter(Protocol):
-    """Writes groups as a write mode demands."""
+    """Writes groups as required by a write mode."""
 
     async def write(self, group: Group) -> bool:
         """Write a group, and return whether it is synced.
@@ -94,7 +94,7 @@ class DirectWriter(SyncedWriter):
 class JournalWriter(SyncedWriter):
     """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
 
-    The copy is first, so the entry-log file has no record that was never in the journal.
+    The copy is written first, so each record in the entry-log file was in the journal.
     """
 
     def __init__(self, ring: JournalRing, checkpoints: Checkpoints) -> None:
@@ -149,7 +149,7 @@ class UnsyncedWriter:
         except SyncFailedError:
             self.fail()
             raise
-        # A checkpoint may have failed in the meantime. The number must not hide this.
+        # A checkpoint may have failed in the meantime. The number must not hide the failure.
         if self._survivor is not None and not self._has_failed:
             self._survivor.set(group.records[-1].sequence)
         mark = group.written(place)
@@ -165,7 +165,7 @@ class UnsyncedWriter:
         await self._checkpoints.sync_now()
 
     def fail(self) -> None:
-        """Record that written groups may be lost, so the next start must not trust the files.
+        """Record that written groups may be lost. Then the next start does not trust the files.
 
         If all written groups are synced, a failure loses no group.
         """

@@ -45,7 +45,7 @@ STRETCHES_PER_CALL_MAX = 64
 
 @dataclass(slots=True)
 class FailedRead:
-    """Reports that a read has failed, and gives the code of its answer."""
+    """Reports that a read has failed, and returns the code of the answer."""
 
     shared: Shared
     ledger_id: int
@@ -176,7 +176,7 @@ class ReadAnswers:
         self._reader.readings.run(read_stretch(self._reader, stretch), on_result, on_error)
 
     def read_batch(self, request: StoredBatchRead, on_done: OnReadBatch) -> None:
-        """Read consecutive stored entries, as many as fit into the answer.
+        """Read as many consecutive stored entries as fit into the answer.
 
         If the answer has fewer entries than requested, the next entry may still exist.
         """
@@ -194,7 +194,7 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_slices(self, request: StoredSliceRead, on_done: OnReadBatch) -> None:
-        """Read byte ranges of stored entries, as many entries as fit into the answer.
+        """Read byte ranges of as many stored entries as fit into the answer.
 
         If the answer has fewer entries than requested, the next entry may still exist.
         """
@@ -209,9 +209,9 @@ class ReadAnswers:
     async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the first and the last id of each stretch of a ledger's stored entries.
 
-        All these entries are durable: a worker deletes a mark after it has read the lists. The
-        stretches are in ascending order. Raise TooManyRangesError if there are more than
-        `count_max` stretches. Raise StorageError if the ledger may have had more entries.
+        All these entries are durable, because a replication worker deletes a mark after it has read
+        such lists. The stretches are in ascending order. Raise TooManyRangesError if there are more
+        than `count_max` stretches. Raise StorageError if the ledger may have had more entries.
         """
         if self._denials.must_compare(ledger_id):
             compared: Future[None] = self._shared.tasks.future()
@@ -230,7 +230,7 @@ class ReadAnswers:
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
     ) -> None:
-        """Call `then` after all earlier adds are durable; with a key, fence the ledger first."""
+        """Call `then` after all earlier adds are durable. If there is a key, fence first."""
         state = self._states.get(ledger_id)
         if fence_key is not None:
             self._fences.fence(ledger_id, fence_key, then)

@@ -35,9 +35,9 @@ def chunks_of(
 ) -> Iterator[tuple[int, int]]:
     """Yield the chunks that contain the spans of an entry, one after the other.
 
-    Because the caller copies from one chunk at a time, a request needs little memory in addition to
-    its answer. The body of the record has `body_size` bytes, and the entry begins at the byte
-    `start` of the body. A chunk is given as (start, end) in the body.
+    The caller copies from one chunk at a time, so a request needs little memory beside its answer.
+    The body of the record has `body_size` bytes, and the entry begins at the byte `start` of the
+    body. A chunk is given as (start, end) in the body.
     """
     for first, end in spans:
         at = start + first

@@ -16,16 +16,16 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""When the ids of a ledger's entries are listed, other tasks run after this number of index blocks
-(3,272 pieces)."""
+"""Number of index blocks (3,272 pieces) that a listing of a ledger's entry ids reads before other
+tasks run."""
 
 RECORDS_PER_TURN = 64
 """Number of records that readings of one kind read before other tasks run. With 4,096 entries in
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""For each full multiple of this size, an entry counts as one more record, because copying and
-sending 4 MiB takes milliseconds."""
+"""Size that counts as one record: an entry counts as one more record for each full multiple of it,
+because copying and sending 4 MiB takes milliseconds."""
 
 
 class Readings:
@@ -179,7 +179,7 @@ async def finish(
                     try:
                         data = await need.handle.read(need.offset, need.size)
                     except FreedFileError as error:
-                        need = reading.throw(error)  # it looks up the entry again
+                        need = reading.throw(error)  # the reading finds the entry again
                         continue
                     if wait_in_line is not None:
                         await wait_in_line(len(data))

@@ -68,10 +68,10 @@ SLICES_READ_SIZE_BYTES_MAX = 8 << 20
 """Maximum number of bytes that one request for slices reads, in whole chunks. The answer ends
 before the entry that would exceed this number."""
 PORTION_SIZE_BYTES = 1 << 20
-"""A reading of slices lets other tasks run after this number of bytes."""
+"""Number of bytes that a reading of slices handles before other tasks run."""
 LOOKS_MAX = 8
-"""A reading looks for its entry at most this number of times, because garbage collection or
-compaction may free the file that it found."""
+"""Maximum number of searches of a reading for its entry. A search is repeated if garbage collection
+or compaction frees the file that it found."""
 
 
 class Found(NamedTuple):
@@ -101,7 +101,7 @@ class Reader:
     ) -> Generator[Need, bytes, Found | None]:
         """Return the place of an entry, or None if no file holds the entry.
 
-        From the same record, the caller also reads at most `following_max` later entries.
+        The caller also reads at most `following_max` later entries from the same record.
         """
         holder, full = self._keeper.active, self._keeper.full
         opened = self._keeper.opened
@@ -393,7 +393,7 @@ class Reader:
             raise self._damage(error, record.identity) from error
 
     def check_head(self, found: Found, data: bytes, ledger_id: int, entry_id: int) -> None:
-        """Raise an error if the bytes do not begin with the head of the wanted entry."""
+        """Raise an error if the bytes do not begin with the head of the requested entry."""
         if entry_head(data, 0)[:2] != (ledger_id, entry_id):
             record = found.record
             assert record.identity is not None
@@ -414,8 +414,8 @@ class Reader:
 
     async def _held(self, ledger_id: int, count_max: int) -> Spans:
         tombstone = self._tombstone_of(ledger_id)
-        # There is no await between the next two lines. So an entry that moves from an open to a
-        # finished file is in at least one list.
+        # There is no await between the next two lines. So an entry that moves from an open file to
+        # a finished file is in at least one list.
         opened = [file.index.pieces_of(ledger_id) for file in self._keeper.opened]
         finished = list(self._keeper.finished.holding(ledger_id))
         runs = [await self._spans_of(pieces, tombstone) for pieces in opened]
@@ -442,14 +442,14 @@ class Reader:
         return spans
 
     async def _joined(self, ledger_id: int, runs: Sequence[Spans], count_max: int) -> Spans:
-        """Return the stretches of several lists, which may overlap, as one list."""
+        """Merge several lists of stretches, which may overlap, into one list."""
         runs = [run for run in runs if run]
         joined = Spans()
         if len(runs) == 1:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # Stop after the allowed number, because the lists of all files are also in memory.
+            # Stop above the allowed number, because the lists of all files are also in memory.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._shared.give_way()
@@ -465,7 +465,7 @@ class Reader:
 
 
 def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Run a reading, at most `LOOKS_MAX` times: it is repeated if its file was freed meanwhile."""
+    """Run a reading. Repeat it if its file was freed meanwhile, up to `LOOKS_MAX` runs in all."""
     for _ in range(LOOKS_MAX - 1):
         with suppress(FreedFileError):
             return (yield from look())
@@ -473,7 +473,7 @@ def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """Return how many entries from `found` on fit the budget, and the rest of the budget."""
+    """Return the number of entries from `found` on that fit, and the rest of the budget."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)

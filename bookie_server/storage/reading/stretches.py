@@ -20,13 +20,13 @@ STRETCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class Stretch:
-    """Entries that were requested together and are near each other in one record.
+    """Entries that were requested together and are close to each other in one record.
 
     Attributes:
         ledger_id: The ledger of the entries.
         count: Number of entries. It is 1 until the record of the first entry is found.
         size_bytes: Number of bytes that are read; 0 until the record is found.
-        is_fixed: Whether `count` no longer changes, because the other entries are read elsewhere.
+        is_fixed: Whether `count` no longer changes, because other stretches have the next entries.
     """
 
     __slots__ = (
@@ -48,7 +48,7 @@ class Stretch:
     ) -> None:
         """Begin with the entry `ids[start]`. The next ids may become a part of the stretch.
 
-        The stretch has at most `size_bytes_max` bytes, or one entry.
+        The stretch has at most `size_bytes_max` bytes, unless it has only one entry.
         """
         self.ledger_id = ledger_id
         self.count = 1
@@ -65,7 +65,7 @@ class Stretch:
 
     @property
     def following_max(self) -> int:
-        """Maximum number of entries after the first one that can be part of the stretch."""
+        """Maximum number of entries after the first entry that can be part of the stretch."""
         return 0 if self.is_fixed else max(0, self._ids[-1] - self.first)
 
     @property
@@ -74,7 +74,7 @@ class Stretch:
         return self._ids[self._start : self._start + self.count]
 
     def extend(self, record: JournalRecord, place: int, following: int) -> list[tuple[int, int]]:
-        """Take the next ids too if the record has them, and return the places of the entries.
+        """Add the next ids if the record has them, and return the places of the entries.
 
         The first entry has the index `place` in the record, and `following` consecutive entries
         after it have the next indexes. Each place is a start and an end in the body. An id that is

@@ -10,11 +10,12 @@ from bookie_server.storage.shared import Shared
 
 PAGE_SIZE_BYTES = 4_096
 UNREADABLE_PAGES_MAX = 1_024
-"""If more pages of a file cannot be read, the device has failed, and the file is not verified."""
+"""Maximum number of unreadable pages of a file. If there are more, the device has failed, and the
+file is not verified."""
 
 
 class DeviceReads:
-    """The bytes of one file, as the device has them.
+    """The bytes of one file on the device.
 
     A device usually reports a bad sector instead of returning wrong bytes. So after an error, each
     page is read alone, and zeros replace the pages that cannot be read. Zeros pass no checksum.
@@ -36,7 +37,7 @@ class DeviceReads:
     async def read(
         self, offset: int, size: int, _priority: Priority = Priority.BACKGROUND
     ) -> bytes:
-        """Return `size` bytes from `offset`; fewer only where the file ends.
+        """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier.
 
         Raises:
             StorageError: Too many pages of the file cannot be read, or the storage ends.

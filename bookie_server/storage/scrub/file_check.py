@@ -32,7 +32,7 @@ OnDamaged = Callable[[FinishedFile, int, int, Sequence[int]], None]
 
 
 class FileOutcome(Enum):
-    """How the check of a file ended."""
+    """The result of the check of a file."""
 
     WHOLE = "whole"
     """The whole file was read."""
@@ -66,14 +66,14 @@ class FileCheck:
         self._on_damaged = on_damaged
         self._reads = DeviceReads(shared, file, pace)
         self._pointers = Pointers()
-        # A copy with the same origin in an older file supersedes nothing, because reads prefer the
+        # A copy in an older file with the same origin supersedes no entry, because reads prefer the
         # newer file.
         older = {each.entry.file_id for each in keeper.finished} - {file.entry.file_id}
         older = {file_id for file_id in older if file_id < file.entry.file_id}
         self._live = LiveEntries(shared, keeper, pace, older)
 
     async def run(self) -> FileOutcome:
-        """Verify the file. It is not freed before the end."""
+        """Verify the file. It is not freed before the end of the check."""
         try:
             with Pins() as pins:
                 pins.add(self._file.handle)
@@ -180,9 +180,9 @@ class FileCheck:
             await self._report(found)
 
     async def _report(self, found: list[tuple[int, Piece[int]]]) -> None:
-        """Count damage, and report those of the damaged entries that reads would look for.
+        """Count damage, and report the damaged entries that reads may still need.
 
-        Damaged headers that follow each other count once. Their records are reported one by one.
+        Consecutive damaged headers count once. Their records are reported one by one.
         """
         self._shared.counters.scrub_damaged_records += 1
         by_record: dict[tuple[int, int], list[Piece[int]]] = {}

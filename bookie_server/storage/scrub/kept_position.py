@@ -1,7 +1,7 @@
 """Reads and writes the file that keeps the position of the scrub.
 
 The position is only a hint. If the file is lost, damaged or cannot be written, the next start
-begins a new pass. So no error of the file matters.
+begins a new pass. So errors of the file are ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bookie_server.storage.files.pool import FilePool
 
 
 async def load_position(files: FilePool) -> ScrubPosition:
-    """Return the stored position; without one, the position before the first pass."""
+    """Return the stored position. If there is none, return the position before the first pass."""
     with contextlib.suppress(StorageError):
         handle = await files.open(NAME)
         try:

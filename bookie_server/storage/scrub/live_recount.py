@@ -21,7 +21,7 @@ class LiveRecount:
         self._rebuilds = rebuilds
 
     async def recount(self, file: FinishedFile) -> None:
-        """Correct the live bytes of a file, unless compaction has it or it is in doubt."""
+        """Correct the live bytes of a file that is neither owned by compaction nor in doubt."""
         for is_right in self._compared(file):
             if not self._may_count(file):
                 return
@@ -38,7 +38,7 @@ class LiveRecount:
         return file_id in self._keeper.finished and not is_taken and not in_doubt
 
     def _compared(self, file: FinishedFile) -> Iterator[bool]:
-        """Yield for each slice of ledgers whether their numbers are right now.
+        """For each slice of ledgers, yield whether their numbers are right now.
 
         A drop changes a tombstone and the live bytes in the same turn, so each slice is exact.
         """

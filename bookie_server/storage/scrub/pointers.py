@@ -23,7 +23,7 @@ class Pointer(NamedTuple):
     origin: int
 
     def fits(self, record: JournalRecord) -> bool:
-        """Return whether a record is the one that the index describes."""
+        """Return whether this is the record that the index describes."""
         ids = record.entry_ids
         end = self.place + self.last - self.first
         return (
@@ -44,7 +44,7 @@ _NUMBERS = len(Pointer._fields)
 
 
 class Pointers:
-    """The pointers of a file, packed: each takes 48 bytes."""
+    """The pointers of a file. They are packed: each pointer takes 48 bytes."""
 
     def __init__(self) -> None:
         self._regions: dict[int, array[int]] = {}

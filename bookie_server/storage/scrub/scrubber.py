@@ -20,7 +20,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.wake_ups import settle
 
 BUSY_PAUSE_MS = 1_000
-"""Pause while other work has all files that are left."""
+"""Pause while other work uses all files that are left."""
 
 
 @dataclass(slots=True)
@@ -39,7 +39,7 @@ class Scrubbed:
 class Scrubber:
     """Runs scrubs.
 
-    A file has one owner: compaction takes files from the scrub, which then reads them later.
+    A file has one owner. If compaction owns a file, the scrub reads the file later.
     """
 
     def __init__(self, shared: Shared, keeper: FileKeeper, reader: Reader) -> None:
@@ -65,10 +65,10 @@ class Scrubber:
         return len(self.damaged)
 
     async def load(self) -> None:
-        """Read the position that the last process kept, unless this was done before."""
+        """Read the position that the last process kept, unless it was already read."""
         if not self._is_loaded:
             position = await load_position(self._shared.files)
-            if not self._is_loaded:  # it may have been read twice at the same time
+            if not self._is_loaded:  # two calls may have read it at the same time
                 self.position, self._is_loaded = position, True
 
     async def scrub(self) -> None:
@@ -79,7 +79,7 @@ class Scrubber:
         await done
 
     def request(self) -> None:
-        """Continue the pass that has not ended, or begin one. A running pass continues."""
+        """Continue the pass that has not ended, or begin a new pass. A running pass continues."""
         if not self.is_running:
             self._is_wanted = True
             self._start()
@@ -138,7 +138,7 @@ class Scrubber:
     async def _read_files(self, left: deque[int], result: Scrubbed) -> bool:
         """Read all files that are left. Return False if the storage ends."""
         tries: Counter[int] = Counter()
-        busy = 0  # consecutive files that other work has
+        busy = 0  # number of consecutive files that other work uses
         while left:
             self.files_left = len(left)
             if self._pace.must_end:
@@ -191,10 +191,10 @@ class Scrubber:
         self.on_damaged(file.entry.slot, ledger_id, entry_ids)
 
     def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
-        """Let the entry be repaired, because a read found it damaged.
+        """Request the repair of an entry that a read found damaged.
 
-        The newest entries are in files that the scrub does not read yet. A start checks them. A
-        damaged index has no offset; it is rebuilt.
+        The newest entries are in files that the scrub does not read yet. A start checks them. The
+        error of a damaged index has no offset. The index is rebuilt.
         """
         slot, offset = error.fields.get("path"), error.fields.get("offset_bytes")
         if offset is None:

@@ -381,6 +381,34 @@ def test_holes_are_reported_only_in_the_fragments_that_this_attempt_wrote(last_b
     assert named == (["b1"] if last_bookie == "b2" else [])
 
 
+class LateClose(Cluster):
+    """The first attempt gets no answer from the store to its close, which happens afterwards."""
+
+    def __init__(self, recovery: LedgerRecovery) -> None:
+        super().__init__(OPEN, holding(0))
+        self.recovery = recovery
+        self.close: LedgerMetadata | None = None
+
+    def reply(self, effect: m.Effect) -> m.Event:
+        if isinstance(effect, m.CasMetadata) and effect.metadata.is_closed:
+            self.close = effect.metadata
+            return m.MetadataWritten(effect.request, m.MetadataOutcome.UNKNOWN)
+        if isinstance(effect, m.LoadMetadata) and self.close is not None:
+            if self.recovery.phase is RecoveryPhase.CLOSING:
+                return m.MetadataLoaded(effect.request, m.MetadataOutcome.UNAVAILABLE)
+            self.stored = Versioned(self.close, Version(1, self.stored.version.number + 1))
+        return super().reply(effect)
+
+
+def test_the_holes_of_an_earlier_attempt_are_reported_if_its_close_happened() -> None:
+    machine = recovery()
+    cluster = LateClose(machine)
+    cluster.add_code = lambda send: Code.OK if send.bookie_id != "b1" else Code.TIMEOUT
+    assert isinstance(cluster.run(machine), m.LedgerClosed)
+    assert machine.attempts == 2
+    assert [hole.bookie_id for each in cluster.holes for hole in each.holes] == ["b1"]
+
+
 def test_a_ledger_that_was_closed_below_what_is_listed_needs_an_operator() -> None:
     closed = OPEN.closed(last_entry_id=3, length=40)
     cluster = Cluster(closed, holding(3))

@@ -113,9 +113,14 @@ class LedgerRecovery(UpdatingMachine):
         self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
         self._closing_fragments: tuple[Fragment, ...] = ()  # fragments that this attempt writes
+        # The fragments that earlier attempts wrote, each with the holes of its attempt.
+        self._earlier_holes: dict[tuple[Fragment, ...], tuple[m.HoleLeft, ...]] = {}
 
     def _begin(self, _event: m.Start | m.TimerFired) -> list[m.Effect]:
         self.attempts += 1
+        if self._tail is not None and self._closing_fragments:
+            self._earlier_holes[self._closing_fragments] = self._tail.holes()
+        self._closing_fragments = ()
         self._tail = self._update = None
         return self._load(RecoveryPhase.LOADING)
 
@@ -173,11 +178,13 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes that this attempt leaves, if this attempt wrote the fragments of the record."""
-        if self.phase is not RecoveryPhase.CLOSING or closed.fragments != self._closing_fragments:
-            return ()
-        assert self._tail is not None
-        return self._tail.holes()
+        """The holes of the attempt that wrote the fragments of the record; empty if there is none.
+
+        The close of an earlier attempt may have no answer, and may happen later.
+        """
+        if self._tail is not None and closed.fragments == self._closing_fragments:
+            return self._tail.holes()
+        return self._earlier_holes.get(closed.fragments, ())
 
     def _fence(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
         self._base = record
