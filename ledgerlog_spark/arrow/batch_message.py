@@ -2,7 +2,7 @@
 
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
-pyarrow decodes such a message, but does not return where its parts are. All numbers are
+pyarrow decodes such a message, but does not return the places of its parts. All numbers are
 little-endian. Each place is checked, so bytes that are not a record batch are an error.
 """
 
@@ -129,7 +129,7 @@ def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
 _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_null, 0),
     (pa.types.is_struct, 1),
-    (pa.types.is_map, 3),  # a list, and the struct in it
+    (pa.types.is_map, 3),  # 2 for the list, and 1 for the struct in the list
     (pa.types.is_list, 2),
     (pa.types.is_large_list, 2),
     (pa.types.is_fixed_size_list, 1),
@@ -141,8 +141,8 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Number of buffers of a type, without the buffers of the types inside it. Values of other types
-need more than buffers, for example a dictionary."""
+"""Number of buffers of a type, without the buffers of the types inside it. Values of other types do
+not consist of buffers only: some need a dictionary, for example."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

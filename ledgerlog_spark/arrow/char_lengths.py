@@ -47,7 +47,7 @@ class LengthCheck:
         self._checks = dict(_checks(struct_of(schema_json)))
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The batch, with each text as its column stores it.
+        """Return the batch, with each text in the form that its column stores.
 
         Raises:
             SchemaMismatchError: A text is too long. The message names the column.
@@ -112,8 +112,8 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
     """The check of a struct; None if no field has a length.
 
-    The type in the metadata does not have the fields that were added to the struct later. These
-    fields are not checked.
+    Fields that were added to the struct later are not in the type in the metadata. They are not
+    checked.
     """
     checks: dict[int, Check] = {}
     names = [field["name"] for field in fields]

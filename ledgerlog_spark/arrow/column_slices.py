@@ -3,8 +3,8 @@
 Arrow writes the buffers of a record batch column by column. So an entry consists of a header and
 one slice for each column, without gaps. The index of a range describes the slices of each entry by
 their lengths and CRC32Cs. With this description, a reader requests only the header and some columns
-from the bookies. `RequestedSlices` checks the received slices, and builds an entry from them, in
-which the other columns have no bytes. The description of one entry, in big-endian numbers, is
+from the bookies. `RequestedSlices` checks the received slices, and builds an entry from them. In
+this entry, the other columns have no bytes. The description of one entry, in big-endian numbers, is
 
     { length u32 | CRC32C u32 } for the header and then for each column
 """
@@ -39,7 +39,7 @@ Slices = tuple[tuple[int, int], ...]
 
 
 def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
-    """Describe the slices of an entry; empty if they are unknown.
+    """Describe the slices of an entry. The result is empty if the slices are unknown.
 
     `counts` has the number of buffers of each column.
     """
@@ -102,11 +102,11 @@ def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
 class RequestedSlices:
     """Selects the slices of some columns of a range, and checks the received slices.
 
-    The ids of entries are those of the range's ledger. An instance is used on one thread.
+    Entry ids are ids in the ledger of the range. An instance is used on one thread.
 
     Attributes:
         given_up: Number of requests for slices that no bookie answered. After such a request, the
-            reader requests whole entries, perhaps to the end of the range.
+            reader requests whole entries, sometimes up to the end of the range.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class RequestedSlices:
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
     def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
-        """Whether slices of these entries are faster to read than whole entries; ids inclusive.
+        """Whether a read of slices is faster than a read of whole entries; ids are inclusive.
 
         The result is False if the slices of an entry are missing, do not match the schema, or are
         too many for one request.
@@ -194,7 +194,7 @@ class RequestedSlices:
     def _shortened(self, header: memoryview, starts: Sequence[int]) -> bytearray:
         """The header of a message that has only the requested columns in its body.
 
-        `starts` are the offsets of the columns in the body, and then the body's end.
+        `starts` contains the offset of each column in the body, and then the end of the body.
         """
         parts = find_parts(header)
         if len(parts.buffers) != sum(self._counts):

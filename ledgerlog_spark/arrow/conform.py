@@ -24,7 +24,7 @@ Convert = Callable[[pa.Array], pa.Array]
 class Conformer:
     """Converts batches to the schema `target`. Plans the conversion once for each incoming schema.
 
-    If `ignores_case` is False, names in another case are errors.
+    If `ignores_case` is False, a name that differs in case from a column of `target` is an error.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
@@ -166,7 +166,10 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """Return the conversion; if the field is not nullable, it raises an error for a null."""
+    """Return the conversion.
+
+    If the field is not nullable, the conversion raises an error for a null.
+    """
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
 

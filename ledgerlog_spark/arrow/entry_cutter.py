@@ -85,7 +85,7 @@ class EntryCutter:
         return self._pending_bytes * self._encoded_ratio
 
     def _cut(self) -> Iterator[CutEntry]:
-        """Encode the first pending rows as about one entry."""
+        """Encode the first pending rows, about as many as fit into one entry."""
         rows = self._pending_rows
         if self._pending_encoded > self._target_bytes * _OVERSHOOT:
             rows = int(rows * self._target_bytes / self._pending_encoded)

@@ -34,8 +34,8 @@ _FEW = 64
 """Up to this number of values, a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with other small bodies. Each batch costs 50 us.
-That is too much if each entry has only one record."""
+"""Bodies up to this size are copied into one batch with other small bodies. Each separate batch
+takes 50 us, which is too long if each entry has only one record."""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 

@@ -32,11 +32,11 @@ BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
 """Largest size of a body, which is the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""Maximum sum of the sizes of pieces that share an entry. A large piece has this size, so that it
-shares its entry with no other piece."""
+"""Maximum sum of the sizes of pieces that share an entry. A large piece is counted with this size,
+so that it shares its entry with no other piece."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""A piece shares an entry with others if its uncompressed size is at most this."""
+"""A piece can share an entry with other pieces if its uncompressed size is at most this number."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
 """Bodies up to this size are not compressed: compression takes more time than sending the bytes."""

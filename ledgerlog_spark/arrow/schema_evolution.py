@@ -81,7 +81,7 @@ class _Rules:
 def merge(
     log_schema: str, rows_schema: str, *, log: str, add_columns: bool, ignores_case: bool = True
 ) -> str:
-    """The log's schema after rows of `rows_schema` are written; the same text if nothing changed.
+    """The log's schema after a write of rows with `rows_schema`; the same text if nothing changed.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
     of structs are added at the end. Fields that the log already has keep the log's metadata and
@@ -117,7 +117,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """By column name, the defaults that existing rows would need for the new columns."""
+    """The defaults that existing rows would need for the new columns, by the name of the column."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {

@@ -56,8 +56,8 @@ class RangeStatistics:
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
-    # An entry with only nulls in the column does not change the bounds. If an entry with other
-    # values has no bound, the bound of all entries is unknown.
+    # An entry with only nulls in the column does not change the bounds. If an entry has other
+    # values but no bound, the bound of all entries is unknown.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:

@@ -46,7 +46,10 @@ _SCRATCH_SLACK_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class IndexedEntry:
-    """The element of a range's index for one entry. `size_bytes` is the size of the payload."""
+    """The element of a range's index that describes one entry.
+
+    `size_bytes` is the size of the payload.
+    """
 
     rows: int
     size_bytes: int
@@ -183,7 +186,7 @@ def decode_entries(
 
 
 def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
-    """The places of the columns to decode for `columns`. The case of names does not matter.
+    """The places of the columns with the names `columns`. The case of names does not matter.
 
     If no column matches, the result is one narrow column, because Arrow decodes all columns if the
     list is empty.
@@ -192,7 +195,7 @@ def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
 
 
 def _width(schema: pa.Schema, place: int) -> float:
-    """Bits of a value in a column; infinite if it varies."""
+    """Number of bits of a value in a column; infinite if this number varies."""
     kind = schema.field(place).type
     return float(kind.bit_width) if pa.types.is_primitive(kind) else inf
 
@@ -275,8 +278,8 @@ class _EntrySource:
         self._position = 0
         self._entries = iter(entries)
         self.count = 0  # number of entries begun up to now, without the schema
-        # The exception that the iterator raised. Arrow raises an exception of its own, with only
-        # the text of this exception.
+        # The exception that the iterator raised. Arrow raises another exception, which contains
+        # only the text of this exception.
         self.failure: BaseException | None = None
         self.is_exhausted = False
 

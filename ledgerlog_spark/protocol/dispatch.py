@@ -1,9 +1,9 @@
 """Tables that map a phase and an event type to the method of a machine that handles the event.
 
-`handle` looks up the method, tests walk the tables, and docs are printed from the tables. A table
-contains the methods themselves and follows the class of its machine. So mypy checks for each row
-that the method exists, belongs to this machine, accepts the event and returns effects of this
-machine.
+`handle` looks up the method in the table. Tests iterate over the tables, and pages of the docs are
+generated from them. A table contains the methods themselves and follows the class of its machine.
+So mypy checks for each row that the method exists, belongs to this machine, accepts the event and
+returns effects of this machine.
 """
 
 from __future__ import annotations

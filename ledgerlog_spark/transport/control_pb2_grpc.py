@@ -108,7 +108,7 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def Read(self, request_iterator, context):
-        """Reads single entries; fencing reads too. Replies come in any order.
+        """Reads single entries, with or without fencing. Replies come in any order.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

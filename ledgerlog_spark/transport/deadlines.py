@@ -64,7 +64,7 @@ class Deadlines:
         return sum(map(len, self._queues.values())) >= self._requests_max
 
     def add(self, pending: Pending, timeout_ms: int) -> None:
-        """Watch a request, whose timeout begins now."""
+        """Watch a request. Its timeout begins now."""
         now = pending.submitted_at = self._loop.time()
         queue = self._queues.get(timeout_ms)
         if queue is None:

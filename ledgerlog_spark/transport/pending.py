@@ -39,8 +39,8 @@ assert _WEIGHTS.keys() == set(Code)
 def worst(one: Code, other: Code) -> Code:
     """Return the worse of two codes, as the outcome of a run with different codes for its entries.
 
-    The worst codes are those of the whole ledger (fenced, wrong key). Codes with an unknown outcome
-    are the next, because a part of the run may be stored. Refusals by the bookie come after them.
+    The worst codes concern the whole ledger (fenced, wrong key). Codes with an unknown outcome come
+    next, because a part of the run may be stored. Refusals by the bookie come after them.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
@@ -106,7 +106,10 @@ class PendingRun(Pending):
 
 
 class PendingKeyed(Pending):
-    """A request whose answer has no request id. A connection has one sent request per key."""
+    """A request whose answer has no request id.
+
+    A connection sends one request for a key at a time.
+    """
 
     __slots__ = ("followers", "key")
 
@@ -135,7 +138,7 @@ class PendingAdd(PendingKeyed):
 
     @property
     def is_wanted(self) -> bool:
-        """Whether the run still waits for this entry."""
+        """Whether the run still waits for the answer about this entry."""
         return self.is_open and self._run.is_open
 
     def frame(self) -> Sequence[port.Buffer]:

@@ -69,7 +69,7 @@ class ReadEntry:
 
 
 NO_BATCHES = (Code.BAD_REQUEST, Code.BAD_VERSION)
-"""The answers of a bookie that has no batch reads, such as an old one of Apache."""
+"""The answers of a bookie that has no batch reads, such as an old bookie of Apache."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +97,8 @@ class ReadSlices:
     If the answer has fewer entries, the bookie may still have further entries.
 
     Attributes:
-        entries: Entry ids, rising. For each entry, offsets and lengths in the stored entry, rising
-            and without overlaps.
+        entries: Entry ids, rising. For each entry, the ranges as offsets and lengths in the stored
+            entry, rising and without overlaps.
         size_bytes_max: Maximum size of the answer. A first entry that is larger is still returned.
     """
 
@@ -109,7 +109,7 @@ class ReadSlices:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """A request with a LAC: the last confirmed entry of a ledger's writer, sent without an add.
+    """A request that sends a LAC (the last confirmed entry of a ledger's writer) without an add.
 
     Attributes:
         last_add_confirmed: Entry id, at least 0.
@@ -184,7 +184,10 @@ class BookieTransport(Protocol):
     def write_lac(
         self, bookie_id: str, request: WriteLac, timeout_ms: int, on_reply: OnAdd
     ) -> None:
-        """Store a LAC on a bookie, unless it has a larger LAC. OK means that the LAC is durable."""
+        """Store a LAC on a bookie, unless the bookie has a larger LAC.
+
+        OK means that the LAC is durable.
+        """
 
     def read_lac(self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnLac) -> None:
         """Read the largest LAC that the bookie has. If the code is not OK, the LAC is NO_ENTRY."""
@@ -192,11 +195,11 @@ class BookieTransport(Protocol):
     def watch_lac(
         self, bookie_id: str, request: WatchLac, on_rise: OnLacRise, on_end: OnWatchEnd
     ) -> CancelWatch:
-        """Report the LAC of the bookie when it is above `previous`, and after that each rise.
+        """Report the LAC of the bookie when it is above `previous`, and then each later increase.
 
-        Several rises may be reported as one. A watch has no deadline. After a watch is cancelled,
-        neither callback is called. If the bookie, its connection or this transport ends, `on_end`
-        is called once. The caller may then set another watch.
+        Several increases may be reported as one. A watch has no deadline. After a watch is
+        cancelled, neither callback is called. If the bookie, its connection or this transport ends,
+        `on_end` is called once. The caller may then set another watch.
         """
 
     async def aclose(self) -> None:
@@ -204,14 +207,18 @@ class BookieTransport(Protocol):
 
 
 class EntryLister(Protocol):
-    """Lists what bookies hold. The transports to real bookies implement it."""
+    """Lists the entries that bookies hold.
+
+    Only the transports to real bookies implement this protocol.
+    """
 
     def list_entries(
         self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnList
     ) -> None:
         """List the entries of a ledger that one bookie holds.
 
-        The answer has the first and the last id of each stretch, ascending. `Code.BAD_REQUEST`:
-        the bookie cannot list them, because it is of another make or they form too many stretches.
-        After every other code, it is unknown which entries it holds.
+        The answer has the first and the last id of each stretch, ascending. `Code.BAD_REQUEST`
+        means that the bookie cannot list the entries, because it is not a bookie of ledgerlog or
+        because there are too many stretches. After any other code except OK, it is unknown which
+        entries the bookie holds.
         """

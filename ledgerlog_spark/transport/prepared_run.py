@@ -21,7 +21,7 @@ from ledgerlog_spark.wire.requests import (
 )
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have at least this size on average, they are passed to the kernel without a join."""
+"""If the buffers have at least this average size, they are passed to the kernel without a join."""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 

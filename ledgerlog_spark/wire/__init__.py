@@ -9,10 +9,10 @@
 - `ledger_metadata`: the ledger's record. `znodes`: the path of a ledger's znode, and the `LAYOUT`
   node. `registration`, `cookie`: the records of a bookie. `underreplication`: the nodes of
   Apache's auto-recovery. `protobuf`: the encodings of Protocol Buffers that these records need.
-  `known_bookie`, `accepted_loss`: records of ledgerlog's own about a bookie. `ledger_loss`: the
+  `known_bookie`, `accepted_loss`: ledgerlog's own records about a bookie. `ledger_loss`: the
   entries that an operator gave up for the whole cluster. `repair_notes`, `repair_nodes`: the notes
-  of ledgerlog's own auto-recovery, and their bytes.
-  `topology`: places and the policy that an operator set.
+  of ledgerlog's own auto-recovery, and their bytes. `topology`: the places of bookies and the
+  policy that an operator set.
 
 Every decoder accepts any bytes, and raises only `WireFormatError` (`MetadataFormatError` for the
 ledger metadata record). A decoder checks a length before it allocates memory of this length.

@@ -1,7 +1,8 @@
 """The record of a loss that an operator accepted (WIRE.md#znodes).
 
-A bookie writes it when it leaves limbo although entries are lost: as a line of the file `AUDIT` of
-its directory, and in a node outside the ledgers root. Only ledgerlog reads and writes it.
+A bookie writes this record when a ledger leaves limbo although entries are lost. The record is a
+line of the file `AUDIT` of the bookie's directory, and a node outside the ledgers root. Only
+ledgerlog reads and writes it.
 """
 
 from __future__ import annotations
@@ -16,21 +17,21 @@ FORMAT: Final = 1
 SIZE_BYTES_MAX: Final = 65_536
 ENTRIES_MAX: Final = 1_000
 TEXT_MAX: Final = 500
-"""Maximum characters of the reason, and of the name of the operator."""
+"""Maximum number of characters of the reason, and of the name of the operator."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedLoss:
-    """What a bookie gave up.
+    """The entries of one ledger that a bookie gave up.
 
     Attributes:
-        bookie_id: The bookie that left limbo.
+        bookie_id: The bookie on which the ledger left limbo.
         ledger_id: The ledger.
         epoch: The epoch of doubt up to which the ledger counts as cleared.
         state: State of the ledger in its metadata: `closed`, `open` or `in_recovery`.
-        last_entry_id: Last entry of a closed ledger; -1 for another one.
+        last_entry_id: Last entry of the ledger; -1 if the ledger is not closed.
         entry_ids: The first entries that no other bookie returned, at most `ENTRIES_MAX`.
-        entries_count: Number of all these entries.
+        entries_count: Number of all entries that no other bookie returned.
         accepted_ms: Time by the clock of the bookie, in milliseconds since 1970.
         accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.

@@ -175,7 +175,7 @@ class EntryCodec:
 def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
     """All entries of a batch, column by column; None if any entry is invalid.
 
-    The checks are the same as those of `decode` for the default digest, but take half the time.
+    For the default digest, the checks are the same as in `decode`, but take half the time.
     """
     headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
     count = len(headers)

@@ -65,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`: larger by at most an eighth, or by at most 4 KiB."""
+    """Size of the chunk for `size_bytes`, which is larger by at most an eighth or at most 4 KiB."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
@@ -126,7 +126,7 @@ class FrameSplitter:
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
-    `frame_size_max` limits a whole frame, including its length field. When the splitter wants new
+    `frame_size_max` limits a whole frame, including its length field. When the splitter needs new
     memory, it calls `obtain` with the minimum size and the best size. If the current memory is
     enough, the minimum size is 0. `obtain` either calls `grow` with a size from the minimum to the
     best, and returns True, or it returns False.
@@ -249,7 +249,7 @@ class FrameSplitter:
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:
-            self._chunk_size_bytes *= 2  # the sender fills all the memory
+            self._chunk_size_bytes *= 2  # the sender has filled all the memory
         self._end = end
         view = memoryview(buffer)
         bodies: list[memoryview] = []

@@ -20,7 +20,7 @@ _DIRECTORY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """A directory as the cluster last saw it.
+    """The last state of a directory that the bookie stored in the cluster.
 
     Attributes:
         directory_id: The id in the MANIFEST, 16 hex digits.
@@ -42,7 +42,7 @@ class KnownBookie:
     """The record of a bookie. It is never deleted, so no bookie id is used twice by mistake."""
 
     directories: tuple[KnownDirectory, ...]
-    is_retired: bool = False  # an operator took the bookie out of service
+    is_retired: bool = False  # whether an operator took the bookie out of service
 
     def encode(self) -> bytes:
         """The record as JSON in ASCII, with sorted keys."""

@@ -1,8 +1,8 @@
 """The losses of a ledger that an operator accepted for the whole cluster (WIRE.md#znodes).
 
-A bookie accepts a loss for itself alone (`accepted_loss`). This record is for auto-recovery: no
-worker tries to copy the accepted entries any more. Only ledgerlog reads and writes it. Each
-acceptance stays, so that the record shows who accepted what.
+A bookie accepts a loss for itself alone (`accepted_loss`). This record is for auto-recovery:
+workers no longer try to copy the accepted entries. Only ledgerlog reads and writes it. No
+acceptance is deleted, so the record shows each decision and its operator.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ACCEPTANCES_MAX: Final = 100
 RANGES_MAX: Final = 1_000
 """Maximum number of ranges of one acceptance."""
 TEXT_MAX: Final = 500
-"""Maximum characters of the reason, and of the name of the operator."""
+"""Maximum number of characters of the reason, and of the name of the operator."""
 
 EntryIds = tuple[int, int]
 """The first and the last entry of a range, both inclusive."""
@@ -32,7 +32,7 @@ class AcceptedRanges:
 
     Attributes:
         ranges: The entries that are given up, at most `RANGES_MAX` ranges.
-        is_forced: Whether a bookie may still have some of them.
+        is_forced: Whether a bookie may still have some of these entries.
         accepted_ms: Time by the clock of the operator's computer, compared with nothing.
         accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.

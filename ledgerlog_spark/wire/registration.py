@@ -29,7 +29,7 @@ _PORT_MAX = 65_535
 
 
 def registered_properties(rack: str | None = None, region: str | None = None) -> dict[str, str]:
-    """The properties of a ledgerlog bookie at this place."""
+    """The properties in the registration of a ledgerlog bookie with this place."""
     places = {RACK_PROPERTY: rack, REGION_PROPERTY: region}
     known = {key: value for key, value in places.items() if value is not None}
     return {OPERATIONS_PROPERTY: ",".join(OPERATIONS), **known}

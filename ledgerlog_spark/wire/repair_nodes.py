@@ -1,4 +1,4 @@
-"""How the notes of auto-recovery (`repair_notes`) become bytes of a node, and back.
+"""Converts the notes of auto-recovery (`repair_notes`) to the bytes of a node, and back.
 
 A node has JSON in ASCII with sorted keys: the fields of the note, its `type`, and `format`. A
 reader refuses another format, unknown fields, fields of another type, and nodes above the bounds.
@@ -19,7 +19,8 @@ SIZE_BYTES_MAX: Final = 262_144
 ITEMS_MAX: Final = 1_000
 """Maximum number of elements of a list in a note."""
 TEXT_MAX: Final = 1_000
-"""Maximum characters of one string in a note. Longer strings are cut when they are encoded."""
+"""Maximum number of characters of one string in a note. Longer strings are cut when they are
+encoded."""
 _NUMBER_END: Final = 1 << 63
 
 Note = TypeVar("Note")

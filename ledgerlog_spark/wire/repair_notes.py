@@ -36,8 +36,8 @@ class Hole:
         bookie_id: The member. "" stands for every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
         kind: Why the member needs the copies.
-        ranges: The known entries, at most `RANGES_MAX` ranges. Empty: every entry of the fragment
-            that the member should hold.
+        ranges: The known entries, at most `RANGES_MAX` ranges. If this list is empty, the hole is
+            every entry of the fragment that the member should hold.
     """
 
     bookie_id: str
@@ -57,8 +57,9 @@ class Holes:
         """The union of holes, within the bounds of a note.
 
         Holes of the same member, fragment and kind are joined. Above `RANGES_MAX` ranges, a hole
-        is the whole fragment. Above `HOLES_MAX` holes, the note has one hole: every member, every
-        fragment. So a note may have more than was found, and never less.
+        is the whole fragment. Above `HOLES_MAX` holes, the note has one hole for each kind, which
+        stands for every member and every fragment. So a note may list more entries than were found,
+        but never fewer.
         """
         joined: dict[tuple[str, int, HoleKind], tuple[EntryRange, ...]] = {}
         for hole in holes:
@@ -102,8 +103,9 @@ class Moves:
     def of(cls, moves: Iterable[Move]) -> Moves:
         """The union of both notes, with at most the number of moves that a note may have.
 
-        Above `MOVES_MAX` moves, each bookie has one move of the whole ledger. If these are too many
-        too, the first ones stay, and the next walk of the vacation makes the others again.
+        Above `MOVES_MAX` moves, each bookie has one move of the whole ledger. If there are still
+        too many moves, only the first moves are kept, and the next walk of the vacation adds the
+        others again.
         """
         union = sorted(set(moves))
         if len(union) > MOVES_MAX:
@@ -120,13 +122,13 @@ class Moves:
 
 @dataclass(frozen=True, slots=True, order=True)
 class UnreadableRange:
-    """Entries of which no copy was readable.
+    """Entries without a readable copy.
 
     Attributes:
         first_entry_id: First entry.
         last_entry_id: Last entry, inclusive.
         is_lost: Whether every bookie of the write set denied the entry twice: before and after a
-            sync. False: it is unknown whether a copy exists.
+            sync. If False, it is unknown whether a copy exists.
         answers: The code of each bookie's answer, as pairs of bookie id and `Code` by value.
     """
 
@@ -158,11 +160,11 @@ class FailedAttempts:
 
     Attributes:
         count: Number of attempts in a row that failed.
-        refusal: Why the newest attempt ended, as a word such as `no_spare`.
+        refusal: The reason why the newest attempt failed, as a word such as `no_spare`.
         detail: A sentence for the operator.
-        worker: The worker that tried.
+        worker: The worker of the newest attempt.
         tried_ms: Time by the worker's clock, compared with nothing.
-        retry_after_ms: The pause that follows this attempt.
+        retry_after_ms: The pause after the newest attempt.
     """
 
     count: int
@@ -179,7 +181,7 @@ class FailedAttempts:
 
 @dataclass(frozen=True, slots=True)
 class WorkerTask:
-    """What a worker does now: the ledger, its queue (`mark`, `hole`, `move`), and the progress."""
+    """The current task of a worker: its ledger, queue (`mark`, `hole`, `move`) and progress."""
 
     ledger_id: int
     queue: str
@@ -194,11 +196,11 @@ class WorkerReport:
 
     Attributes:
         tasks: The ledgers that the worker handles now, at most 1,000.
-        ledgers_healed: Ledgers that this run of the worker healed.
-        entries_copied: Entries that this run copied.
-        bytes_copied: Bytes that this run copied.
-        bytes_per_second: The rate over the last seconds.
-        bytes_per_second_max: The limit; 0 without a limit.
+        ledgers_healed: Number of ledgers that this run of the worker healed.
+        entries_copied: Number of entries that this run copied.
+        bytes_copied: Number of bytes that this run copied.
+        bytes_per_second: The rate of copying in the last seconds.
+        bytes_per_second_max: The limit of this rate; 0 if there is no limit.
         state: `working`, `idle`, `disabled` or `waiting`.
         reported_ms: Time by the worker's clock, compared with nothing.
     """
@@ -222,7 +224,7 @@ class VacationKind(StrEnum):
 
 
 class VacationPhase(StrEnum):
-    """How far a vacation is: writers leave, copies move, nothing names the bookie any more."""
+    """Progress of a vacation: writers leave, then copies move, then no ledger names the bookie."""
 
     DRAINING = "draining"
     VACATING = "vacating"
@@ -242,17 +244,21 @@ class Vacation:
     """The state of a bookie that is taken out of service: a node in `<root>-repair/bookies`.
 
     Attributes:
-        kind: The command that began it.
-        phase: How far it is.
-        begun_by: The operator and the computer.
+        kind: The command that began the vacation.
+        phase: The progress of the vacation.
+        begun_by: The operator who began the vacation, and the computer of the command.
         begun_ms: Time by the operator's clock, compared with nothing.
-        ledgers_total: Ledgers that named the bookie at the first walk; -1 before it.
-        ledgers_left: Ledgers that named it at the newest walk; -1 before the first one.
-        bytes_total: Estimated bytes at the first walk (length x Qw / E); -1 before it.
-        bytes_left: Estimated bytes at the newest walk; -1 before the first one.
+        ledgers_total: Number of ledgers that named the bookie at the first walk; -1 before this
+            walk.
+        ledgers_left: Number of ledgers that named the bookie at the newest walk; -1 before the
+            first walk.
+        bytes_total: Estimated bytes of these ledgers on the bookie (length x Qw / E) at the first
+            walk; -1 before this walk.
+        bytes_left: Estimated bytes of these ledgers on the bookie at the newest walk; -1 before the
+            first walk.
         blocked: The first ledgers that cannot move now, at most 1,000.
-        blocked_count: Number of all these ledgers.
-        detail: What the vacation waits for, as a sentence.
+        blocked_count: Number of all ledgers that cannot move now.
+        detail: A sentence that states the reason why the vacation waits.
         returns: Number of starts of the bookie during the vacation.
         walks: Number of finished walks of the vacation.
     """
@@ -285,7 +291,10 @@ class Vacation:
 def _union(
     before: tuple[EntryRange, ...] | None, ranges: tuple[EntryRange, ...]
 ) -> tuple[EntryRange, ...]:
-    """The union of two sets of ranges. No ranges stand for the whole fragment; None for nothing."""
+    """The union of two sets of ranges.
+
+    An empty set stands for the whole fragment, and None for no entries.
+    """
     if before is None:
         before = ranges
     if not before or not ranges:

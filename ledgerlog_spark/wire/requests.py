@@ -104,7 +104,10 @@ class BatchReadRequest(NamedTuple):
 
 
 class TellLacRequest(NamedTuple):
-    """An announcement of the LAC of the ledger's writer. Only a refused one gets an answer."""
+    """An announcement of the LAC of the ledger's writer.
+
+    Only a refused announcement gets an answer.
+    """
 
     version: int
     flags: int
@@ -206,7 +209,10 @@ def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
 
 
 def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:
-    """Size of a whole ADD_RUN frame. `is_listed` means that its ids are not evenly spaced."""
+    """Size of a whole ADD_RUN frame.
+
+    `is_listed` means that the ids are not evenly spaced, so that the frame lists each id.
+    """
     return _RUN_HEAD.size + (12 if is_listed else 4) * count + entries_size_bytes
 
 

@@ -3,7 +3,7 @@
     READ_SLICES = ledger id i64 | first entry id i64 | request id i64 | count i32 | size i64
                   | { entry id i64 | ranges i32 | { offset i32 | length i32 } * ranges } * count
 
-The fields up to the size are those of BATCH_READ.
+The fields up to the size are the same as in BATCH_READ.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class SliceReadRequest(NamedTuple):
     flags: int
     ledger_id: int
     request_id: int
-    size_bytes_max: int  # of the answer; 0 or less means no limit
+    size_bytes_max: int  # maximum size of the answer; 0 or less means no limit
     entries: tuple[EntryRanges, ...]  # at least one, with rising ids
 
 

@@ -22,11 +22,12 @@ PLACE_KEYS: Final = frozenset({"host", "rack", "region"})
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """What an operator set for the whole cluster.
+    """The places and the policy that an operator set for the whole cluster.
 
     Attributes:
-        bookies: For bookie ids, the set parts of the place: `host`, `rack` and `region`.
-        policy: The set fields of the policy. A missing field has its default.
+        bookies: For each bookie id, the parts of the place that were set: `host`, `rack` and
+            `region`.
+        policy: The fields of the policy that were set. A missing field has its default.
     """
 
     bookies: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

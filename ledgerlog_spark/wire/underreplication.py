@@ -1,4 +1,4 @@
-r"""The nodes of Apache's auto-recovery, which both makes read and write (WIRE.md#underreplication).
+r"""The nodes of auto-recovery that Apache and ledgerlog share (WIRE.md#underreplication).
 
 Apache writes most of them as Protocol Buffers *text*, and its parser refuses unknown fields. So
 these nodes have Apache's fields only. Encoded text has one field on each line.
@@ -28,7 +28,7 @@ LOST_BOOKIE_DELAY: Final = f"{UNDERREPLICATION}/lostBookieRecoveryDelay"
 
 LAYOUT_DATA: Final = b'type: "BASIC"\nversion: 1\n'
 SIZE_BYTES_MAX: Final = 262_144
-"""Maximum size of a node that is decoded. A mark of the longest bookie ids fits many times."""
+"""Maximum size of a node that is decoded. A mark with the longest bookie ids is much smaller."""
 REPLICAS_MAX: Final = 1_000
 """Maximum number of bookies in one mark."""
 DELAY_SECONDS_MAX: Final = (1 << 31) - 1
@@ -78,7 +78,8 @@ class MarkData:
     def merged(self, replicas: Iterable[str], created_ms: int | None) -> MarkData:
         """This mark with further bookies, at most `REPLICAS_MAX`, and with a new time.
 
-        If there are more, the first ones stay: a worker checks all members of the ledger.
+        If there are more bookies, only the first bookies are kept. That is enough, because a worker
+        checks all members of the ledger.
         """
         union = tuple(dict.fromkeys((*self.replicas, *replicas)))
         return MarkData(union[:REPLICAS_MAX], created_ms)
@@ -129,7 +130,7 @@ def decode_holder(data: bytes) -> str:
 
 
 def vote_number(name: str) -> int | None:
-    """The number in the name of a vote; None for another name."""
+    """The number in the name of a vote; None if the name is not the name of a vote."""
     match = _VOTE.fullmatch(name)
     return None if match is None else int(match[1])
 
@@ -164,7 +165,7 @@ def encode_time(time_ms: int) -> bytes:
 
 
 def decode_time(data: bytes) -> int | None:
-    """The time of a check in ms since 1970; None without a time."""
+    """The time of a check in ms since 1970; None if the data has no time."""
     found: int | None = None
     for field in fields_of(data[:SIZE_BYTES_MAX]):
         if field.number == _TIME_FIELD:

@@ -2,7 +2,7 @@
 
 A version 3 frame is a protobuf Request. Its field 1 is a BKPacketHeader with the fields 1 version,
 2 operation and 3 transaction id. The refusal is a Response with the same header, and with a status
-in field 2 (WIRE.md#version-3). The status EBADVERSION ends every request except an add immediately.
+in field 2 (WIRE.md#version-3). The status EBADVERSION immediately ends every request except an add.
 If an add got this status, the client would replace the bookie and resend the add, as long as there
 are other bookies. So an add gets the status EUA (unauthorized), which ends the add immediately.
 """

@@ -1,11 +1,11 @@
 r"""The paths of ledgers in ZooKeeper, and the `LAYOUT` node (WIRE.md#znodes).
 
 The paths below the ledgers root are the same as in Apache's ledger managers. In the hierarchical
-one, a ledger id below 2,147,483,647 has ten digits, as `/AA/BBBB/LCCCC`. Every other id has
-nineteen digits, as `/AAA/BBBB/CCCC/DDDD/LEEEE`. In the long hierarchical one, every id has nineteen
-digits. In the flat one, all ledgers are children of the root, as `/L0000000042`, and an id has at
-least ten digits. The `LAYOUT` node has two lines, without a newline at the end. The
-first line is `2`. The second line is the class name of the factory, a colon and its version.
+layout, a ledger id below 2,147,483,647 has ten digits, as `/AA/BBBB/LCCCC`. Every other id has
+nineteen digits, as `/AAA/BBBB/CCCC/DDDD/LEEEE`. In the long hierarchical layout, every id has
+nineteen digits. In the flat layout, all ledgers are children of the root, as `/L0000000042`, and an
+id has at least ten digits. The `LAYOUT` node has two lines, without a newline at the end. The first
+line is `2`. The second line is the class name of the factory, a colon and its version.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ A LEADING leader rolls to a next ledger in these steps:
      │
     close the old ledger, if it is still open, and make it an item of the list (LOGS.md#J5)
 
-A ledger that another client fenced is broken too. Before it is closed, the leader checks whether it
-still leads, and then recovers the ledger instead of closing it (LOGS.md#J15).
+A ledger that another client fenced is broken too. The leader does not close such a ledger: it
+checks whether it still leads the log, and then recovers the ledger (LOGS.md#J15).
 
 - `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
 - `opening`: makes a client the leader. `claim`: the claim of an opener. `candidacy`: its node.

@@ -48,7 +48,8 @@ class LeaderLedger:
     first_offset: int = 0
     """Offset of the ledger's first record; valid after the first append to the ledger."""
     entries: int = 0
-    """Number of appends that were assigned to the ledger; also the id of its next entry."""
+    """Number of appends that were assigned to the ledger. The next entry has this number as its
+    id."""
     size_bytes: int = 0
     """Size of the appends that were assigned to the ledger."""
     last_confirmed: int = NO_ENTRY
@@ -114,7 +115,7 @@ class LeaderAppends:
         self._log = log
         self.next_offset = 0  # the offset that the next appended record gets
         self.end_offset = 0  # the offset after the last acknowledged record
-        self.last_ms = 0  # time of the newest append; this time never goes back
+        self.last_ms = 0  # time of the newest append; this time never decreases
         self.next_append = 0  # number of the next append
         self._window = window
         self._size_bytes = 0
@@ -144,10 +145,9 @@ class LeaderAppends:
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader if the error `reason` shows that another leader took over.
+        """The error of this leader, if the error `reason` shows that another leader took over.
 
-        The message of `reason` is written for the writer of a single ledger, so this error has
-        another message.
+        The message of `reason` is for users of single ledgers, so this error has another message.
         """
         others, then = "No other record of this leader is in it", ""
         if self.end_offset < self.next_offset:
@@ -166,7 +166,7 @@ class LeaderAppends:
         )
 
     def lost(self, ledger: LeaderLedger, last_entry_id: int) -> DataLossError:
-        """The error of this leader if its ledger was closed without acknowledged entries."""
+        """The error of this leader if its ledger was closed before an acknowledged entry."""
         return DataLossError(
             f"ledger {ledger.ledger_id} of log {self._log!r} was closed at entry {last_entry_id}, "
             f"although entry {ledger.last_confirmed} was acknowledged: an operator must inspect "

@@ -1,4 +1,4 @@
-"""Requests of a leader: attempts at one operation, and deletions of ledgers it does not need."""
+"""Requests of a leader: attempts at one operation, and deletions of ledgers that are not needed."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class LedgerDrops:
         return [DropLedger(ledger_id, request=request)]
 
     def end(self, request: int) -> bool:
-        """Record the reply to a request. Return whether it is the request of a deletion."""
+        """Record the reply to a request. Return whether the request was a deletion."""
         is_mine = request in self.pending
         self.pending.discard(request)
         return is_mine

@@ -57,8 +57,9 @@ class OpenerClaim(HeadTransaction[LogHead]):
         if found == self._claim:
             return Finished(head)
         if self._is_unsure and found != self._earlier:
-            # An attempt without an answer may have stored the claim, and another client may have
-            # replaced it since. An opener never replaces the claim of the client that replaced it.
+            # An attempt without an answer may have stored this claim, and another client may have
+            # replaced this claim since then. An opener never replaces the claim of a client that
+            # replaced the opener's claim.
             check_claim(self.log, head, self._claim)
         yield from self._join()
         self._earlier = found

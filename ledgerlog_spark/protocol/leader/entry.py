@@ -9,12 +9,12 @@
     u32  size of the body before compression
 
 The body follows. With codec 0 the body is one i32 length for each record, then the records. With
-codec 1 the body is what it would be with codec 0, compressed as one LZ4 block. The block does not
-store the size before compression, because the header contains this size. With codec 2 the body is
-one encapsulated Arrow record batch message of `count` rows. All numbers are big-endian.
+codec 1 the body is the body of codec 0, compressed as one LZ4 block. The block does not store the
+size before compression, because the header contains this size. With codec 2 the body is one
+encapsulated Arrow record batch message of `count` rows. All numbers are big-endian.
 
 Decoders accept any bytes. For an invalid entry they raise `WireFormatError`, before they allocate
-memory for the size in the header. For another format they raise `MetadataFormatError`.
+memory of the size in the header. For an entry of another format they raise `MetadataFormatError`.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         self._closing, self._creating, self._listing = attempts
         self._look = HeadLook(log, retry, numbers)
         self._standing = LeaderStanding(log, claim=token, policy=retry, numbers=numbers)
-        self._attempts = [*attempts, self._standing.attempts]  # they are limited if appends wait
+        self._attempts = [*attempts, self._standing.attempts]  # limited if appends wait
         self._to_close: LeaderLedger | None = None  # the ledger that `_closing` closes
         self._open_timer = 0  # set in OPENING
         self._age = AgeTimer(numbers)
@@ -75,7 +75,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         self._is_unsure = False  # an attempt at `_change` may have changed the list
         # ledgers that broke before `LedgerCreated` arrived
         self._broken_early: dict[int, LedgerLogError] = {}
-        self._now_ms = 0  # time of the newest append; before it, when the first ledger was opened
+        self._now_ms = 0  # time of the newest append, or else of the opening of the first ledger
 
     @property
     def can_add(self) -> bool:
@@ -135,7 +135,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         return [*self._drops.begin(self._opening.unlisted_ledger), self._appends.stopped(error)]
 
     def _on_broken_early(self, event: lm.LedgerBroken) -> list[lm.LeaderEffect]:
-        """Record that a ledger is broken. Its `LedgerCreated` may not have arrived yet."""
+        """Record that a ledger is broken; its `LedgerCreated` may not have arrived yet."""
         self._broken_early[event.ledger_id] = event.error
         return []
 
@@ -267,7 +267,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         return [*self._drops.begin(event.ledger_id if event.error is None else None)]
 
     def _try_again(self, attempts: Attempts, error: LedgerLogError) -> list[lm.LeaderEffect]:
-        """Wait before a retry. After too many failures, stop if appends wait or `close` waits."""
+        """Wait before a retry. After too many failures, stop if an append or a close waits."""
         timer = attempts.fail(error)
         is_needed = self._ledgers.current.is_broken and not self._appends.is_empty
         if attempts.is_hopeless and (is_needed or self.phase is lm.LeaderPhase.CLOSING):
@@ -490,7 +490,7 @@ LEADER_TABLE: Table[LeaderLog, lm.LeaderEffect] = {
         on(CloseRequested, LeaderLog._on_close_requested),
     ),
     lm.LeaderPhase.CLOSING: row(*_LEADS, refused=_CALLS),
-    # A leader is closed after the replies to all its requests, except a read of the head.
+    # When a leader is closed, only a read of the head may still be without a reply.
     lm.LeaderPhase.CLOSED: row(ignored=(m.Synced, m.HeadRead, *_AFTER_THE_END), refused=_CALLS),
     lm.LeaderPhase.STOPPED: row(
         *_LATE, ignored=(*_OF_LEDGERS, lm.CandidateRead, *_AFTER_THE_END), refused=_CALLS

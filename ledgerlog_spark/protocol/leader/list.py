@@ -1,8 +1,8 @@
 """How a leader changes the list in the head of its log (LOGS.md#J1-J5).
 
-The list consists of items, which are closed ledgers, and at most two open ledgers after them. A
-change turns the oldest open ledgers into items after they have been closed. It may also add one new
-open ledger. Some changes only add a ledger.
+The list consists of items (closed ledgers), followed by at most two open ledgers. A change turns
+the oldest open ledgers into items after they have been closed. It may also add one new open ledger.
+Some changes only add a ledger.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def list_change(
             commit_time_ms=max((head.commit_time_ms, *(item.newest_ms for item in items))),
             items=append(ITEMS, head.items, items, writer, loaded),
             open_ledgers=tuple(
-                # The oldest gets its exact first offset (LOGS.md#G9).
+                # The oldest open ledger gets its exact first offset (LOGS.md#G9).
                 replace(o, first_offset=max(o.first_offset, end_offset) if place else end_offset)
                 for place, o in enumerate(opened)
             ),
@@ -108,8 +108,8 @@ class ListChange(HeadTransaction[LogHead]):
     its ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head contains another leader's list, so that no attempt
-    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted, so
-    that another ledger is needed. Other failures are `LogNotFoundError` and the store's errors.
+    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted.
+    Another ledger is then needed. Other failures are `LogNotFoundError` and the store's errors.
     """
 
     def __init__(

@@ -15,10 +15,10 @@ from ledgerlog_spark.retry import RetryPolicy
 
 
 class HeadLook:
-    """The reads of the head: one at a time, and one after the last change.
+    """Reads the head after changes, with one read at a time. The last change is followed by a read.
 
     A failed read is retried without a limit, because a leader needs the store only for its next
-    change of the list. That change also reports a head that cannot be decoded.
+    change of the list. If the head cannot be decoded, that change reports the error.
     """
 
     def __init__(self, log: str, policy: RetryPolicy, numbers: RequestNumbers) -> None:

@@ -102,8 +102,8 @@ class CloseLedger:
     """Close a ledger of this leader at its last add confirmed. The reply is `CloseAnswered`.
 
     The machine requests the close when no entry of the ledger is pending, or after `LedgerBroken`.
-    After `LedgerBroken`, the close cuts off the pending entries. After an error that is not `LOST`,
-    the machine may request the close of the same ledger again.
+    After `LedgerBroken`, the close cuts off the pending entries. After an error that is not in
+    `LOST`, the machine may request the close of the same ledger again.
     """
 
     request: int
@@ -144,7 +144,7 @@ class ReadCandidate(LogRequest["CandidateRead"]):
 
 @dataclass(frozen=True, slots=True)
 class Pause(LogRequest[TimerFired]):
-    """Wait. A machine inside a leader requests this; the leader makes a `StartTimer` of it."""
+    """Wait. A request of a machine inside a leader; the leader replaces it with a `StartTimer`."""
 
     delay_ms: int
 
@@ -172,7 +172,8 @@ class AppendRequested(NamedTuple):
     size_bytes: int
     """Approximate size of the stored entry, including the header."""
     now_ms: int
-    """Time by the store's clock. If this clock goes back, the times in the log do not go back."""
+    """Time by the store's clock. If this clock is set back, the times in the log still do not
+    decrease."""
 
 
 class EntriesConfirmed(NamedTuple):
@@ -209,8 +210,8 @@ class GiveUp:
 class HeadChanged:
     """The head changed, or may have changed. The host sends this event from `Start` to the end.
 
-    Several changes in a short time may cause only one event. If the head is read after the event,
-    the result is at least as new as the last of these changes.
+    Several changes in a short time may cause only one event. A read of the head after the event
+    returns a head that is at least as new as the last of these changes.
     """
 
 
@@ -292,7 +293,7 @@ class CloseAnswered:
     """Reply to `CloseLedger` or `RecoverLedger`.
 
     Without an error, the ledger is closed at `last_entry_id`, by this client or by another client.
-    An error of `LOST` means that another client fenced, closed or deleted the ledger. After any
+    An error in `LOST` means that another client fenced, closed or deleted the ledger. After any
     other error, the machine sends the request again later.
     """
 
@@ -335,7 +336,8 @@ class LedgerRolled:
     ledger_id: int
     first_offset: int
     reordered: int
-    """Number of appends that are repeated, because the earlier ledger was closed without them."""
+    """Number of appends that are repeated, because the earlier ledger was closed without these
+    appends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ _PHASES: dict[type[Any], str] = {
     CreateLedger: "creating a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
 }
-"""What the opening does while a request of this type is pending."""
+"""For each type of request, the step of the opening while such a request is pending."""
 
 
 class LeaderOpening(HeadTransaction[LogHead]):
@@ -61,7 +61,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """The version of the head that the newest attempt to list `_own` compares."""
+        """The version of the head that the newest attempt compares when it lists `_own`."""
         self._missed: Version | None = None
         """The version of a head that listed a deleted ledger."""
 
@@ -157,7 +157,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _seal(self, ledger_id: int) -> Steps[bool]:
-        """Seal a ledger. Return False if it was deleted and the list has to be read again."""
+        """Seal a ledger. Return False if the ledger was deleted and the list must be read again."""
         assert self._head is not None
         reply = yield from self._reply_to(SealLedger(ledger_id))
         is_gone = isinstance(reply.error, LedgerNotFoundError)

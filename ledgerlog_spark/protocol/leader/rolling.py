@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.log.state.records import OPEN_LEDGERS_MAX
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Change = tuple[Closed, LeaderLedger | None]
-"""A change of the list: ledgers that become items, and the ledger that is added, or None."""
+"""A change of the list: the ledgers that become items, and the ledger that is added (if any)."""
 
 
 class RollStep(Enum):
@@ -34,14 +34,14 @@ class RollStep(Enum):
 
 
 class AgeTimer:
-    """The timer for a roll by age. It also rolls a log without appends."""
+    """The timer for a roll by age. A log without appends is rolled, too."""
 
     __slots__ = ("_aging", "_numbers", "request")
 
     def __init__(self, numbers: RequestNumbers) -> None:
         self.request = 0  # 0 while the timer does not run
         self._numbers = numbers
-        self._aging: LeaderLedger | None = None  # the ledger that the timer was started for
+        self._aging: LeaderLedger | None = None  # the ledger for which the timer was started
 
     def arm(self, ledger: LeaderLedger, roll_ms: int) -> list[StartTimer]:
         """Start the timer for this ledger, unless the timer runs."""
@@ -51,7 +51,7 @@ class AgeTimer:
         return [StartTimer(self.request, roll_ms)]
 
     def end(self, ledger: LeaderLedger) -> bool:
-        """Record the end of the timer. Return whether it was started for this ledger."""
+        """Record the end of the timer. Return whether the timer was started for this ledger."""
         self.request = 0
         return self._aging is ledger
 
@@ -99,7 +99,7 @@ class LeaderLedgers:
     def contested(self) -> list[LeaderLedger]:
         """The listed ledgers that another client fenced, if this leader may not recover them yet.
 
-        Until then, nothing is created or listed.
+        While there are such ledgers, the leader creates no ledger and lists no ledger.
         """
         return [ledger for ledger in self.listed if ledger.is_contested]
 
@@ -184,7 +184,7 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """The next ledger, if the change that turns `closed` into items may list it; else None."""
+        """The next ledger, if the change that makes items of `closed` may list it; else None."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX

@@ -24,21 +24,22 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 ABSENT_SESSION_TIMES = 2
-"""A claimant counts as dead if its candidate node was absent for this number of session timeouts of
-one session of this leader. In this time, a live claimant creates its node again."""
+"""A claimant counts as dead if its candidate node was absent for this number of session timeouts
+during one session of this leader. In this time, a live claimant creates its node again."""
 
 LOOKS_IN_A_SESSION_TIME = 4
-"""Number of times that the node of a claimant is looked for in one session timeout."""
+"""Number of times in one session timeout that the leader looks for the node of a claimant."""
 
 _LOOKS_MAX = 10_000
-"""Maximum number of looks for one claimant. It is reached only if the store replaces this leader's
-session again and again. The next attempt continues after a delay."""
+"""Maximum number of times that one attempt looks for the node of a claimant. It is reached only if
+the store replaces this leader's session again and again. The next attempt continues after a
+delay."""
 
 
 class StandingCheck(HeadTransaction[LogHead]):
     """Ends with the head if this leader still leads, and with `LeaderDeposedError` if not.
 
-    If the claim is that of a dead client, the check stores the claim of this leader again. Other
+    If the claim belongs to a dead client, the check stores the claim of this leader again. Other
     failures are `LogNotFoundError` and the store's errors.
     """
 
@@ -55,8 +56,8 @@ class StandingCheck(HeadTransaction[LogHead]):
         super().__init__(log, token=token, numbers=numbers)
         self._claim = claim
         self._mine = frozenset(mine)
-        self._rival = ""  # the claim that was found to be that of a dead client
-        self._rival_session_id = 0  # session of this leader in which it was found
+        self._rival = ""  # the claim of a client that was found dead
+        self._rival_session_id = 0  # session of this leader when that client was found dead
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
         self._head_of(head, writes=LogKind.LEADER)
@@ -98,7 +99,10 @@ class StandingCheck(HeadTransaction[LogHead]):
 
 
 class LeaderStanding:
-    """The checks of one leader: one at a time, each for all ledgers that are contested then."""
+    """Runs the checks of one leader, one at a time.
+
+    A check is for all ledgers that are contested.
+    """
 
     def __init__(
         self, log: str, *, claim: str, policy: RetryPolicy, numbers: RequestNumbers
@@ -133,7 +137,10 @@ class LeaderStanding:
         return self._check is not None and self._check.awaits(reply)
 
     def handle(self, reply: Any) -> list[LogRequest[Any] | StartTimer]:
-        """Take the reply to the pending request. At the end, `error` is None or the reason."""
+        """Take the reply to the pending request.
+
+        When the check has ended, `error` has its error, if any.
+        """
         assert self._check is not None
         return self._step(self._check.handle(reply))
 

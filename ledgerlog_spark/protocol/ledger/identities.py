@@ -1,8 +1,8 @@
-"""The identities of bookies: how a machine detects that a bookie was replaced by another one.
+"""The identities of bookies, which show whether another bookie has taken over the id of a bookie.
 
 A bookie that restarts with an empty directory may keep its id. The host reads the identity of a
-bookie before entries are sent to it. A later write of the metadata contains the identity, and
-changes nothing if the bookie has another identity then (PROTOCOL.md#C25, AUTORECOVERY.md#X7).
+bookie before entries are sent to it. A later write of the metadata contains the identity. If the
+bookie then has another identity, the write changes nothing (PROTOCOL.md#C25, AUTORECOVERY.md#X7).
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The cookie and the directories of a bookie. A machine only passes it on.
+    """The cookie and the directories of a bookie. A machine only passes identities on.
 
     Attributes:
         bookie_id: The bookie.
-        token: The host's value, which stays equal as long as the bookie has lost nothing.
+        token: A value of the host. It stays the same as long as the bookie has lost nothing.
     """
 
     bookie_id: str
@@ -37,7 +37,8 @@ class IdentitiesRead:
 
     Attributes:
         request: The number of the request.
-        identities: Those of the bookies that have a cookie. None if they could not be read.
+        identities: The identities of the bookies that have a cookie. None if the identities could
+            not be read.
     """
 
     request: int

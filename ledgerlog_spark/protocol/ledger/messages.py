@@ -54,7 +54,7 @@ class StoredEntry(NamedTuple):
 class MetadataOutcome(Enum):
     """Outcome of a request to the metadata store.
 
-    For a write, `UNAVAILABLE` means that it was not sent, and `UNKNOWN` that it may have happened.
+    `UNAVAILABLE` means that a write was not sent. `UNKNOWN` means that a write may have happened.
     `CONFLICT` shows that the node has another version, but not which write changed the node.
     `BOOKIE_CHANGED` shows that a bookie has another identity, so that this write changed nothing.
     """
@@ -135,7 +135,7 @@ class SendReadBatch:
 class SendReadSlices:
     """Read slices of consecutive entries from one bookie. The reply is `BatchReplied`.
 
-    The entries of the reply have the payloads that `slices` makes, and neither LAC nor length.
+    The entries of the reply have the payloads that `slices` makes, but no LAC and no length.
     """
 
     request: int
@@ -186,7 +186,7 @@ class ListBookies:
     """List the bookies that accept writes. The reply is `BookiesListed`."""
 
     request: int
-    is_fresh: bool = True  # False: the list that the host has in memory is enough
+    is_fresh: bool = True  # if False, the list in the memory of the host is enough
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +212,10 @@ Request = (
 
 
 class AddReplied(NamedTuple):
-    """One bookie's answer to a `SendAdd`; after a deadline or a lost connection, the host's."""
+    """One bookie's answer to a `SendAdd`.
+
+    After a deadline or a lost connection, the host sends it.
+    """
 
     request: int
     code: Code
@@ -229,8 +232,9 @@ class ReadReplied(NamedTuple):
 class BatchReplied(NamedTuple):
     """One bookie's answer to a `SendReadBatch` or a `SendReadSlices`.
 
-    The entries are verified. They begin with the first requested entry and have no gaps. An answer
-    with fewer entries than requested does not show that the other entries are absent.
+    The host has verified the entries. The entries begin with the first requested entry and have no
+    gaps. An answer with fewer entries than requested does not show that the other entries are
+    absent.
     """
 
     request: int
@@ -274,7 +278,7 @@ class BookiesListed:
     """Answer to a `ListBookies`."""
 
     request: int
-    # in the order of preference, which the host draws; empty if the list cannot be read
+    # in the order of preference, which the host makes at random; empty if the list cannot be read
     candidates: tuple[str, ...]
     bookies: BookieMap = field(default_factory=BookieMap)  # hosts, racks, regions and quarantine
     policy: PlacementPolicy = field(default_factory=PlacementPolicy)
@@ -357,7 +361,8 @@ class RunConfirmed(NamedTuple):
 class EnsembleChanged:
     """The metadata has a new fragment for the entries from `first_entry_id` on.
 
-    If bookies only returned, the new fragment has the same ensemble as the fragment before it.
+    If absent bookies returned and no bookie was replaced, the new fragment has the same ensemble as
+    the fragment before it.
     """
 
     first_entry_id: int
@@ -368,7 +373,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class HoleLeft:
-    """Entries that a bookie should have, and does not have. Some of the entries may be there."""
+    """Entries that a bookie should have, but lacks. The bookie may have some of these entries."""
 
     first_entry_id: int
     last_entry_id: int  # inclusive
@@ -377,7 +382,7 @@ class HoleLeft:
 
 @dataclass(frozen=True, slots=True)
 class HolesLeft:
-    """The machine sends nothing more of these entries to these bookies.
+    """The machine no longer sends the entries of these holes to their bookies.
 
     A writer indicates this when it ends a fragment, and before `LedgerClosed`. A recovery indicates
     it before `LedgerClosed`.
@@ -393,8 +398,8 @@ class NoReplacement:
 
     The writer retries the failed bookies. Entries that these bookies have not stored stay in the
     window. When the window is full, or when `WriterSettings.replacement` allows no further retry,
-    these bookies become absent if the others are enough for each ack quorum. Otherwise the writer
-    fails after the last retry.
+    these bookies become absent if the other bookies are enough for each ack quorum. Otherwise the
+    writer fails after the last retry.
     """
 
     answers: tuple[tuple[str, Code], ...]  # the last answer of each failed bookie
@@ -413,14 +418,14 @@ class LedgerFailed:
     """The machine gave up. If it is a writer, the outcome of its pending adds is unknown."""
 
     failure: Failure
-    is_definite: bool  # True: the requested change did not happen and will not happen
+    is_definite: bool  # if True, the requested change did not happen and will not happen
     last_add_confirmed: int = NO_ENTRY  # all entries up to and including this entry are confirmed
     first_unknown_entry_id: int | None = None  # None when no add was pending
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()
     wanted: int | None = None  # for NOT_ENOUGH_BOOKIES, the number of needed bookies
-    available: int | None = None  # for NOT_ENOUGH_BOOKIES, the number of found bookies
+    available: int | None = None  # for NOT_ENOUGH_BOOKIES, the number of usable bookies
     codes: tuple[tuple[str, Code], ...] = ()  # the failed bookies and their answers
 
 
@@ -459,7 +464,7 @@ class LacRead:
     """The largest LAC that the last ensemble reported. The LAC read has ended."""
 
     last_add_confirmed: int
-    is_covered: bool  # True: every later recovery finds this LAC or a larger LAC
+    is_covered: bool  # if True, every later recovery finds this LAC or a larger LAC
 
 
 Indication = (

@@ -64,7 +64,10 @@ class BusyBookies:
         return StartTimer(busy.timer, self._retry.pause_ms(busy.level))
 
     def should_be_replaced(self, index: int) -> bool:
-        """Whether to replace the bookie at `index`, because only it is busy, and for too long."""
+        """Whether to replace the bookie at `index`.
+
+        No other bookie is busy, and it has refused for too long.
+        """
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
 
@@ -73,7 +76,10 @@ class BusyBookies:
         return index in self.waits
 
     def fired(self, timer: int) -> int | None:
-        """Record that `timer` fired. Return the index of its bookie; None for any other timer."""
+        """Record that `timer` fired.
+
+        Return the index of its bookie, or None if no bookie has the timer.
+        """
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:
                 busy.timer = 0
@@ -87,7 +93,10 @@ class BusyBookies:
             del self.waits[index]
 
     def stored(self, index: int) -> None:
-        """Record that the bookie stored a run. After the last resent run, it is no longer busy."""
+        """Record that the bookie stored a run.
+
+        After its last resent run, the bookie is no longer busy.
+        """
         busy = self.waits.get(index)
         if busy is None:
             return

@@ -1,10 +1,10 @@
 """A limit for the memory of all readers of one consumer.
 
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
-reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all. One reader
-has the *turn*: the one whose entries the consumer is taking. All other readers together have a
-smaller limit, and they wait when there is no room. So they never make the reader with the turn
-wait.
+reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all readers
+together. One reader has the *turn*: the consumer takes the entries of this reader. All other
+readers together have a smaller limit, and they wait when there is no room. So they never make the
+reader with the turn wait.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEDGES_SPARED = 2
 
 @dataclass(frozen=True, slots=True)
 class RoomMade:
-    """There may be room, because other readers hold less, or this reader has the turn now."""
+    """There may be room, because other readers hold less payload, or this reader has the turn."""
 
 
 class ReadRoom:
@@ -68,7 +68,7 @@ class ReadRoom:
             self._is_offering = False
 
     def forget(self, place: ReadPlace) -> None:
-        """Remove a place that holds nothing any more."""
+        """Remove a place whose readers hold no payload any more."""
         if place in self._places:
             self._places.remove(place)
 

@@ -24,10 +24,10 @@ class SliceSource(Protocol):
         """
 
     def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
-        """Make a payload of `data`, the bytes of all ranges; None if the entry has other bytes."""
+        """Make a payload of `data`, the bytes of all ranges; None if these bytes are not valid."""
 
     def note_given_up(self, count: int) -> None:
-        """Count the requests for slices that were given up, so that entries were read whole.
+        """Count the requests for slices after which whole entries were read.
 
         The read handle calls this once at the end of a read, with 0 if the read got all slices.
         """

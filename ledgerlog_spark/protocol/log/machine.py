@@ -1,8 +1,9 @@
 """The base of the log's machines: requests, replies, failures, and reads of a head and its pages.
 
 Pages are immutable, but a page is deleted some time after its records were merged into a larger
-page. So a machine that misses a page reads the head again, because the records are then in other
-pages. Data is lost only if the head is still the same and a page is missing again (LOGS.md#Q3).
+page. So if a page is missing, the machine reads the head again, because the records are then in
+other pages. Data is lost only if the head is still the same and a page is missing again
+(LOGS.md#Q3).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 T = TypeVar("T")
 
 Steps = Generator[LogRequest[Any], Any, T]
-"""Part of a machine: requests, and the handling of their replies."""
+"""A part of a machine that yields requests and handles their replies."""
 
 
 Read = TypeVar("Read", bound=LogReply)
@@ -75,7 +76,7 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """Return the token of the attempt `count` attempts later. Each attempt has another token."""
+    """Return the token of the `count`-th attempt after `token`. Each attempt has another token."""
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
@@ -225,7 +226,10 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Record a missing page. Raise if the same head missed a page before (LOGS.md#Q3)."""
+        """Record a missing page.
+
+        Raise an error if a page of the same head was missing before (LOGS.md#Q3).
+        """
         assert self._head is not None
         token = self._head.value.token
         if token == self._missed_token:

@@ -1,7 +1,7 @@
 """Requests of the log's machines to the store, and the replies.
 
 A request has a number in `request`, and the host answers it with exactly one reply that repeats the
-number. A machine ends with one indication, `Finished` or `Failed`. The outcomes are those of
+number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are values of
 `MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of the
 store. The replica may lag, so `GONE` proves nothing unless the machine sent a `Sync` before.
 """
@@ -105,7 +105,7 @@ class TimeNeeded(Enum):
     """The time that a reply contains. It is never ahead of the store's clock (LOGS.md#G12)."""
 
     NONE = "none"
-    RECENT = "computed from the last answer of the store: for dates"
+    RECENT = "computed from the last answer of the store: for the times of changes"
     EXACT = "read from the store: for deletion by age"
 
 
@@ -247,8 +247,8 @@ class DropLedger(LogRequest[Written]):
     """Seal the ledger, delete it, and then delete its mark `unlisted/<ledger>`.
 
     A missing ledger is no error. If the time of the mark is not `marked_ms` any more, nothing is
-    done and the outcome is `CONFLICT`. In this case the mark was renewed, so the grace period has
-    restarted. `marked_ms` is None for a ledger without a mark.
+    done and the outcome is `CONFLICT`. A changed time means that the mark was renewed, so the grace
+    period has restarted. `marked_ms` is None for a ledger without a mark.
     """
 
     ledger_id: int

@@ -34,7 +34,7 @@ def password_check(password: bytes, salt: bytes) -> str:
 
 
 def check_password(log: str, head: LogHead, password: bytes) -> None:
-    """Raise unless the log may list ledgers with this password.
+    """Raise an error unless the log may list ledgers with this password.
 
     If the head stores no check, every password is allowed.
 

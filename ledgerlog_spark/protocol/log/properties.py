@@ -17,9 +17,10 @@ from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewr
 
 NAME_LENGTH_MAX = 200
 PROGRAMS_PROPERTIES = frozenset({LEADER_CLAIM, PASSWORD_CHECK})
-"""Stored properties that programs set, and users cannot set."""
+"""Stored properties that only programs set. Users cannot set them."""
 JOB_APP_PREFIX = "job:"
-"""Prefix of the names of producers that serve one job. They are deleted some time after the job."""
+"""Prefix of the names of producers that serve one job. Such producers are deleted some time after
+the job."""
 
 CHANGE_ENSEMBLE = "change_ensemble"
 ON_BOOKIE_FAILURE = (CHANGE_ENSEMBLE, "roll_ledger")
@@ -92,10 +93,10 @@ class LogProperties:
 
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
-        """The properties from a head or a user, by option name. Missing ones get their defaults.
+        """The properties from a head or a user, by option name.
 
-        The properties that programs set are ignored. Raises `ConfigurationError` for an unknown
-        name or an invalid value.
+        Missing properties get their defaults. The properties that programs set are ignored. Raises
+        `ConfigurationError` for an unknown name or an invalid value.
         """
         values: dict[str, int | str] = {}
         for option in sorted(set(properties) - PROGRAMS_PROPERTIES):
@@ -186,7 +187,7 @@ def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Raise unless the log has the wanted properties (LOGS.md#H10).
+    """Raise an error unless the log has the wanted properties (LOGS.md#H10).
 
     Other properties may have any value.
     """

@@ -1,8 +1,8 @@
-"""Reads the last listed entry of a ledger. The ledger must not be closed below it (LOGS.md#S1-S3).
+"""Reads the last listed entry of a ledger (LOGS.md#S1-S3).
 
-All entries of a listed range are on their ack quorums. If a recovery finds fewer entries than the
-log lists, it has not read enough bookies. If it closed the ledger nevertheless, committed rows
-would be lost.
+A recovery must not close the ledger below this entry. All entries of a listed range are on their
+ack quorums. If a recovery finds fewer entries than the log lists, it has not read enough bookies.
+If this recovery closed the ledger nevertheless, committed rows would be lost.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SINCE_KEY = "ledgerlog.since"
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:
-    """The value of `SINCE_KEY` in a ledger's custom metadata; 0 without one."""
+    """The value of `SINCE_KEY` in a ledger's custom metadata; 0 if there is no such value."""
     text = custom.get(SINCE_KEY, b"").decode("ascii", errors="replace")
     return int(text) if text.isdecimal() else 0
 
@@ -39,10 +39,10 @@ class FloorMachine(LogMachine[dict[int, int]]):
     """Reads the last entry of each ledger that a log lists, a few pages at a time (LOGS.md#S1).
 
     A ledger's metadata contains the first offset at which the ledger may be listed, so that only
-    later items are read. Ledgers of older releases have no such offset. For them the whole list is
-    read. Ends with `Finished(dict)`: for each ledger its last listed entry (inclusive), or NO_ENTRY
-    if no retained version names the ledger. Fails with `LogNotFoundError`, `DataLossError` or the
-    store's errors.
+    later items are read. Ledgers of older releases have no such offset. For these ledgers, the
+    whole list is read. Ends with `Finished(dict)`: for each ledger its last listed entry
+    (inclusive), or NO_ENTRY if no retained version names the ledger. Fails with `LogNotFoundError`,
+    `DataLossError` or the store's errors.
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:

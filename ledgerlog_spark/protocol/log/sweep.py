@@ -31,8 +31,8 @@ from ledgerlog_spark.protocol.log.state.walk import ListWalk
 from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewritten
 
 STEP_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers in one transaction. Such a transaction is far below the store's limit
-of 1 MiB."""
+"""Maximum number of ledgers in one transaction. The size of such a transaction is far below the
+store's limit of 1 MiB."""
 
 
 class PagesSweep(LogMachine[tuple[str, ...]]):
@@ -87,14 +87,14 @@ class Deregistered:
 
     unlisted: tuple[int, ...] = ()  # ledgers that got a mark, because the log does not list them
     released: tuple[int, ...] = ()  # ledgers that the log lists
-    is_complete: bool = True  # nothing more was due; False after a concurrent change
+    is_complete: bool = True  # nothing else was due; False after a concurrent change
 
 
 class StagedSweep(LogMachine[Deregistered]):
-    """Deletes those registrations of one producer that are too old (LOGS.md#W3).
+    """Deletes the registrations of one producer that are too old (LOGS.md#W3).
 
-    The producer record is read before the head, and is replaced at the version that was read. So a
-    commit in between makes this sweep fail.
+    The producer record is read before the head, and is replaced at the version that was read. So
+    this sweep fails if there is a commit between the read and the replacement.
     """
 
     def __init__(self, log: str, *, app: str, staging_ttl_ms: int) -> None:

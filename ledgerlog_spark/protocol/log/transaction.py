@@ -6,9 +6,10 @@ transaction succeeds, all conclusions from the head still hold. If the head has 
 attempt is repeated with another token.
 
 A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U2, LOGS.md#U3). So after an unknown
-outcome the machine reads the head again, and changes it if needed. If the earlier attempt is still
-in flight, only one of the two attempts succeeds, because both compare a version of the head. A
-commit is not idempotent, so `commit/commit.py` settles its outcome with the producer record.
+outcome the machine reads the head again, and repeats the change if necessary. If the earlier
+attempt is still in flight, only one of the two attempts succeeds, because both compare a version of
+the head. A commit is not idempotent, so `commit/commit.py` settles its outcome with the producer
+record.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 R = TypeVar("R")
 
 ATTEMPTS_MAX = 100
-"""Number of conflicts and unknown outcomes after which a change fails."""
+"""Number of attempts, ended by conflicts or unknown outcomes, after which a change fails."""
 
 PAGE_WRITES_UNKNOWN_MAX = 10
-"""Maximum number of page writes without an answer. After one more, the machine fails."""
+"""Maximum number of page writes without an answer. If there are more, the machine fails."""
 
 _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
@@ -76,7 +77,7 @@ def rewritten(
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""Steps that return a change of the head, the machine's end, or None for another attempt."""
+"""Steps that return a change of the head, the machine's end, or None to begin another attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
@@ -99,7 +100,7 @@ class HeadTransaction(LogMachine[R]):
         return self._is_unsure or isinstance(self._out, WriteHead)
 
     def leave(self, reply: Any) -> bool:
-        """Take a late reply, and return whether it proves that no attempt succeeds later."""
+        """Take a late reply. Return whether this reply proves that no attempt can still succeed."""
         if not self.awaits(reply):
             return False
         self._out = None
@@ -174,7 +175,10 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
-        """Send the transaction. Return the machine's end, or None for another attempt."""
+        """Send the transaction.
+
+        Return the machine's end, or None when another attempt is needed.
+        """
         reply = yield from self._reply_to(write)
         match reply.outcome:
             case MetadataOutcome.OK:
@@ -192,7 +196,7 @@ class HeadTransaction(LogMachine[R]):
         return None
 
     def _on_unlistable(self, change: HeadChange[R]) -> Steps[None]:
-        """Raise: no attempt has listed the change's ledgers, and no later attempt can list them."""
+        """Raise an error: no attempt listed the change's ledgers, and none can list them later."""
         yield from ()
         raise LedgerNotFoundError(
             f"log {self.log!r} cannot list ledger {', '.join(map(str, change.listed))}, because it "

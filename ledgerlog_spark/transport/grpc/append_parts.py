@@ -25,7 +25,7 @@ _HEAD_SIZE_BYTES: Final = 64
 
 
 def in_parts(request: pb.AppendRequest) -> Iterator[pb.AppendRequest]:
-    """Divide a request into requests of at most `REQUEST_SIZE_BYTES_MAX`, and yield these."""
+    """Divide a request into requests of at most `REQUEST_SIZE_BYTES_MAX`, and yield the parts."""
     if request.ByteSize() <= REQUEST_SIZE_BYTES_MAX:
         yield request
         return

@@ -24,7 +24,7 @@ CALLS_MAX = 4_096
 """Maximum number of calls to one bookie at the same time. Further calls are answered BUSY."""
 
 LIST_ENTRIES = "ListEntries"
-"""The call that a bookie refuses if its answer would be too large."""
+"""Name of the call that a bookie refuses if the answer would be too large."""
 
 UNSENT_MAX = 4_096
 """Maximum number of unsent requests of a stream. Further requests are answered BUSY."""
@@ -36,7 +36,10 @@ BEGIN_SECONDS_MAX = 3.0
 
 
 class GrpcRequest(Pending):
-    """One request. After a time-out, `forget` removes it from its stream or cancels its call."""
+    """One request.
+
+    After a time-out, `forget` removes the request from its stream or cancels its call.
+    """
 
     __slots__ = ("_on_reply", "forget", "message")
 
@@ -68,7 +71,10 @@ def time_out(expired: list[Pending]) -> None:
 
 
 class GrpcBookie:
-    """The channel and the streams of one bookie. Each is opened when it is first needed."""
+    """The channel and the streams of one bookie.
+
+    A channel or stream is opened when it is first needed.
+    """
 
     def __init__(self, bookie_id: str, resolve: port.ResolveBookie) -> None:
         self._bookie_id = bookie_id
@@ -116,7 +122,7 @@ class GrpcBookie:
 
     @property
     def is_idle(self) -> bool:
-        """True if no caller waits for an answer or a notification of this bookie."""
+        """Whether no caller waits for an answer or a notification of this bookie."""
         return not (
             self._calls
             or self._watches
@@ -131,7 +137,10 @@ class GrpcBookie:
         return self._channel
 
     def retire(self, channel: ChannelTask) -> None:
-        """Close the channel. The next call looks up the address again, which may have changed."""
+        """Close the channel.
+
+        The next call looks up the address again, because the address may have changed.
+        """
         if self._channel is not channel:
             return
         self._channel = None
@@ -295,8 +304,8 @@ class _Stream:
                 _, request = self._unsent.popleft()
                 if request.is_open:
                     for message in self._messages(request.message):
-                        # All parts are sent, even if the request times out between two parts,
-                        # because the bookie waits for the other parts.
+                        # All parts are sent, even after a time-out of the request, because the
+                        # bookie waits for them.
                         await call.write(message)
 
     def _messages(self, message: Any) -> Iterable[Any]:

@@ -1,4 +1,4 @@
-"""Opens and closes channels to the control service of bookies, and interprets their failures."""
+"""Opens and closes channels to the control service of bookies, and interprets failures of calls."""
 
 from __future__ import annotations
 
@@ -38,10 +38,11 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""Codes with which a working bookie may answer a call. After them, the channel is still used."""
+"""Codes with which a working bookie may answer a call. After such a code, the channel is still
+used."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
-"""Time limit to look a bookie up in the metadata store."""
+"""Time limit for the look-up of a bookie in the metadata store."""
 
 ChannelTask = asyncio.Task[grpc.aio.Channel]
 UNREACHABLE: Final = (LedgerLogError, grpc.aio.UsageError, ValueError, TimeoutError)

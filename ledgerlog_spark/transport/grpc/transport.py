@@ -2,8 +2,8 @@
 
 Each bookie has one channel. Adds have one stream, and reads have another stream. Fencing, recovery
 reads and recovery adds have separate streams, so that they never wait for megabytes of adds.
-Entries are 16 to 45 times as fast over v2. The v2 transport uses this transport to write, read and
-watch the last add confirmed (LAC), because the v2 protocol has no such operations.
+Adds and reads are 16 to 45 times as fast over v2. The v2 transport uses this transport to write,
+read and watch the last add confirmed (LAC), because the v2 protocol has no such operations.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle channels, because their bookies may no longer exist."""
+        """Close the idle channels that were opened first: their bookies may no longer exist."""
         idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
         for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())

@@ -52,7 +52,7 @@ UNSENT_BYTES_MAX: Final = 64 << 20
 The last of these requests may exceed this size."""
 
 LATE_REQUESTS_MAX: Final = 10_000
-"""If a connection has more than this number of timed-out requests without an answer, it is retired.
+"""A connection is retired if more than this number of its timed-out requests are unanswered.
 """
 
 
@@ -81,10 +81,10 @@ class V2Connection(asyncio.BufferedProtocol):
         takes_lacs: bool,
         takes_slices: bool,
     ) -> None:
-        self.takes_runs = takes_runs  # runs are sent as ADD_RUN
-        self.takes_lacs = takes_lacs  # the bookie supports TELL_LAC
-        self._takes_slices = takes_slices  # the bookie supports READ_SLICES
-        self.has_answered = False  # the bookie has sent bytes
+        self.takes_runs = takes_runs  # whether runs are sent as ADD_RUN
+        self.takes_lacs = takes_lacs  # whether the bookie supports TELL_LAC
+        self._takes_slices = takes_slices  # whether the bookie supports READ_SLICES
+        self.has_answered = False  # whether the bookie has sent bytes
         self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
@@ -358,7 +358,7 @@ class V2Connection(asyncio.BufferedProtocol):
             if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
                 return request_id
         if late is not None:
-            return late  # any timed-out request can be used, because no caller waits for it
+            return late  # any timed-out request will do, because no caller waits for it
         raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

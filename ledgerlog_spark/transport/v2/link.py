@@ -58,7 +58,7 @@ class V2Link:
         self._runs_are_refused = False
         self._is_closed = False
         self.connections_made = 0
-        """Number of connections so far. All answers of one connection are of one process."""
+        """Number of connections so far. All answers on one connection come from one process."""
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
         """Send a request when there is a connection.
@@ -109,7 +109,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # a task that never began did not do this itself
+            self._connecting = None  # a task that never began has not done this
         connections = self._connections
         self.drop()
         for connection in connections:

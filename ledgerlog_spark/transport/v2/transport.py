@@ -171,7 +171,7 @@ class V2Transport:
     def recovery_connections(self, bookie_id: str) -> int:
         """Number of connections for recovery adds that this transport has made to a bookie.
 
-        While the number stays the same, the bookie is the same process.
+        While this number stays the same, the same process of the bookie answers.
         """
         return self._link(bookie_id, V2Lane.CONTROL).connections_made
 
@@ -186,7 +186,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close the oldest idle links, because their bookies may no longer exist."""
+        """Close the idle links that were created first: their bookies may no longer exist."""
         idle = [key for key, link in self._links.items() if link.is_idle]
         for key in idle[: max(1, LINKS_MAX // 4)]:
             self._links.pop(key).drop()

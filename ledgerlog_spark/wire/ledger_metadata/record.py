@@ -106,7 +106,7 @@ class _LedgerFields:
 
     def _end(self, state: LedgerState) -> tuple[int, int]:
         # Only a closed ledger has an end. For other ledgers, Apache writes the length 0 and the
-        # last entry -1, and reads neither.
+        # last entry -1, and does not read them.
         if state is not LedgerState.CLOSED:
             return NO_ENTRY, 0
         last_entry_id, length = self.last_entry_id, self.length

@@ -15,7 +15,7 @@ class BatchInFlight:
 
     next_entry_id: int  # the first entry that was not received yet
     last_entry_id: int  # inclusive
-    order: tuple[int, ...] = ()  # indexes in the order of attempts
+    order: tuple[int, ...] = ()  # indexes of bookies, in the order of the attempts
     tried: int = 0  # number of indexes tried
     outstanding: int = 0  # number of requests without an answer
     is_slow: bool = False

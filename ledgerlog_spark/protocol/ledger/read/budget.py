@@ -35,11 +35,11 @@ class ReaderSettings:
 
     Attributes:
         entries_ahead_max: Maximum number of entries to read ahead of the application.
-        size_bytes_ahead_max: Maximum sum of the payload bytes that the application has not taken
-            yet and the bytes that pending requests are expected to return.
+        size_bytes_ahead_max: Maximum sum of two sizes: the payload that the application has not
+            taken yet, and the expected answers to pending requests.
         size_bytes_max: Maximum payload in memory, even for the largest entries. A request is not
-            sent if its answer might exceed the limit. But a reader that holds nothing may always
-            request one entry.
+            sent if its answer might exceed the limit. But a reader without entries in memory may
+            always request one entry.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
         batches_in_flight_max: Maximum number of pending requests for batches.
@@ -112,7 +112,7 @@ class ReadBudget:
 
     @property
     def may_exceed(self) -> bool:
-        """Whether a reader that holds nothing may send one request even without room.
+        """Whether a reader without entries in memory may send one request without room for it.
 
         In a `ReadRoom`, only the reader that has the turn may send this request.
         """
@@ -135,7 +135,7 @@ class ReadBudget:
         return max(1, min(limits.batch_entries_max, limits.batch_size_bytes_max // stored))
 
     def _fits(self, requests: int, spared: int) -> bool:
-        """Whether the pending answers and one more would fit, if each were a whole frame."""
+        """Whether the pending answers and one more answer would fit if each were a whole frame."""
         size_bytes = self.reserved_size_bytes(requests + 1)
         spared_size_bytes = spared * FRAME_SIZE_BYTES_MAX
         if size_bytes + spared_size_bytes > self._settings.size_bytes_max:

@@ -74,13 +74,14 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         self._budget = ReadBudget(self._settings, metadata, place)
         self._ready: dict[int, EntryBatch] = {}
         self._untaken: deque[tuple[int, int]] = deque()
-        # For each request: the batch, the index of the bookie, and whether it is for slices.
+        # For each request: the batch, the index of the bookie, and whether the request is for
+        # slices.
         self._batches: dict[int, tuple[BatchInFlight, int, bool]] = {}
         self._batches_begun = 0
         self._takes_batches = self._settings.batch_entries_max > 1
         # An HMAC proves that a writer with the password wrote an entry. A slice has only a CRC.
         self._slices = None if metadata.digest_type is DigestType.HMAC else slices
-        self.slices_given_up = 0  # requests for slices that were replaced by whole entries
+        self.slices_given_up = 0  # requests for slices after which whole entries were read
         self._tallies: dict[int, ReplicaTally] = {}
         self._reads: dict[int, tuple[ReplicaTally, int]] = {}
         self._failures: dict[str, int] = {}
@@ -241,7 +242,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             if is_sliced:
-                self._slices = None  # some bookie of the ledger has no READ_SLICES
+                self._slices = None  # a bookie of the ledger lacks READ_SLICES
             else:
                 self._takes_batches = False
         effects: list[m.Effect] = []

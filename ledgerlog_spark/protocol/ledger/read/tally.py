@@ -1,4 +1,4 @@
-"""The answers of the bookies about one entry that a reader requested, and what they prove."""
+"""The answers of the bookies about one entry that a reader requested, and the verdict."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
-Some bookies may not answer, so they may not be fenced. If these bookies contain no ack quorum, the
-ensemble is *covered*. After that, the old writer cannot confirm another entry (PROTOCOL.md#C3).
+A bookie that has not answered is possibly not fenced. If no ack quorum consists only of such
+bookies, the ensemble is *covered*. Then the old writer cannot confirm another entry
+(PROTOCOL.md#C3).
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class Fencing:
     numbers: RequestNumbers
     known: int = 0  # bits of the fenced indexes
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
-    # by index, from the answers with an entry
+    # last entry of each bookie by index, from the answers before the decision
     last_entry_ids: dict[int, int] = field(default_factory=dict)
-    last_found: dict[int, int] = field(default_factory=dict)  # the same, with late answers
+    last_found: dict[int, int] = field(default_factory=dict)  # from all answers
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 
@@ -58,7 +59,8 @@ class Fencing:
     def take_reply(self, reply: ReadReplied) -> FencingState:
         """Record an answer. After the decision, an answer changes nothing (PROTOCOL.md#C10).
 
-        Only the last entry of the bookie is kept, because it shows what the bookie lacks.
+        A later answer only adds the last entry of its bookie to `last_found`. This entry shows
+        which entries the bookie lacks.
         """
         index = self._sent.pop(reply.request, None)
         if index is not None and reply.entry is not None:

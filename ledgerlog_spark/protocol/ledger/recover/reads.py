@@ -41,11 +41,11 @@ class ReadAhead:
     Attributes:
         entries_first: Maximum number of requested entries at first. The limit grows with the number
             of entries found.
-        entries_max: Number up to which this limit grows.
+        entries_max: Maximum number of requested entries after the limit has grown.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. It also limits the entries that wait to be written back.
-        slow_member_ms: A request without an answer is repeated to other bookies after one to two
-            times this time.
+        slow_member_ms: A request without an answer is sent to other bookies, too, after one to two
+            times this delay.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
     """
@@ -110,7 +110,7 @@ class PresenceBatches:
     last_entry_ids: Mapping[int, int]  # ids by index, from the fencing answers
     read_ahead: ReadAhead
     numbers: RequestNumbers
-    is_refused: bool = False  # True: a bookie does not support batches
+    is_refused: bool = False  # if True, a bookie does not support batches
     _current: int = 0
     _sent: dict[int, int] = field(default_factory=dict)
     _is_slow: bool = False
@@ -125,7 +125,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the next batch's bookie had no entry from `entry_id` on at its fencing."""
+        """Whether the next batch's bookie had no entry from `entry_id` on when it was fenced."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
@@ -195,8 +195,8 @@ class RecoveryReads:
     first_entry_id: int
     read_ahead: ReadAhead
     numbers: RequestNumbers
-    last_entry_ids: Mapping[int, int] | None = None  # by index; None: no batches
-    is_unauthorized: bool = False  # True: a bookie reported a wrong password
+    last_entry_ids: Mapping[int, int] | None = None  # by index; if None, no batches are read
+    is_unauthorized: bool = False  # if True, a bookie reported a wrong password
     next_entry_id: int = field(init=False)  # the first entry that has not been taken yet
     _next_to_request: int = field(init=False)
     _tallies: dict[int, EntryTally] = field(default_factory=dict)

@@ -112,7 +112,7 @@ class LedgerRecovery(UpdatingMachine):
         self._base: Versioned[LedgerMetadata]  # the metadata from which this attempt began
         self._fencing: Fencing  # the fencing of this attempt
         self._tail: RecoveryTail | None = None
-        self._closing_fragments: tuple[Fragment, ...] = ()  # those that this attempt writes
+        self._closing_fragments: tuple[Fragment, ...] = ()  # fragments that this attempt writes
         # The fragments that earlier attempts wrote, each with the holes of its attempt.
         self._earlier_holes: dict[tuple[Fragment, ...], tuple[m.HoleLeft, ...]] = {}
 
@@ -178,7 +178,7 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes of the attempt that wrote the fragments of the record; empty without one.
+        """The holes of the attempt that wrote the fragments of the record; empty if there is none.
 
         The close of an earlier attempt may have no answer, and may happen later.
         """
@@ -267,7 +267,7 @@ class LedgerRecovery(UpdatingMachine):
         return self._begin_update(self._base, self._decide_close, identities=identities)
 
     def _check_floor(self, record: Versioned[LedgerMetadata]) -> list[m.Effect]:
-        """Report the end that another recovery stored since this attempt began, if any."""
+        """If another recovery has stored an end since this attempt began, report this end."""
         if record.value.is_closed:
             return self._adopt(record)
         return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)

@@ -4,8 +4,8 @@ The last safe entry is the LAC that fencing found, or the entry before the last 
 entry is later. The headers of the entries that are written back contain the last safe entry as
 their LAC. So no reader ever sees a LAC after the last entry of the closed ledger (PROTOCOL.md#C10).
 Bookies that fail at this time are replaced only in memory. The compare-and-swap that closes the
-ledger also writes the replacements to the metadata (PROTOCOL.md#C11), if none of them was replaced
-by another bookie of the same id since its first entry (PROTOCOL.md#C25).
+ledger also writes the replacements to the metadata (PROTOCOL.md#C11). It fails if another bookie
+has taken over the id of a replacement after this replacement got its first entry (PROTOCOL.md#C25).
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class WriteBack:
 
     ledger_id: int
     metadata: LedgerMetadata
-    found: int  # the last safe entry, which fencing found; the entries after it are taken
+    found: int  # the last safe entry, which fencing found; later entries are written back
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
@@ -160,7 +160,8 @@ class RecoveryTail:
 
     The owner of the tail sets IN_RECOVERY in the metadata, fences the ledger and closes it. After
     every reply, in any order of replies, `_advance` decides the next step. It also checks whether
-    an ack quorum is still possible. If it is not, the attempt fails and waits for no more replies.
+    an ack quorum is still possible. If no ack quorum is possible, the attempt fails and waits for
+    no more replies.
     """
 
     def __init__(
@@ -265,8 +266,8 @@ class RecoveryTail:
     def take_identities(self, event: IdentitiesRead) -> TailStep:
         """Replace failed bookies, in memory (PROTOCOL.md#C11).
 
-        A bookie without an identity counts as failed, and another one is chosen. If the identities
-        cannot be read, nothing is replaced.
+        A bookie without an identity counts as failed, and another bookie is chosen. If the
+        identities cannot be read, nothing is replaced.
         """
         pipeline, chosen = self.write_back.pipeline, self._chosen
         if event.request != self._reading or pipeline is None or chosen is None:

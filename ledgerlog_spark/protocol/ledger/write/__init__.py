@@ -3,5 +3,6 @@
 - `writer`: adds, replacement of failed bookies, close. `settings`: its phases and limits.
 - `add_pipeline`: pending runs of one ensemble.
 - `ensemble_change`: which bookies failed, and the writes of the metadata.
-- `absences`: failed bookies without a replacement, of which only ids are kept.
+- `absences`: failed bookies without a replacement, for which only the ids of missing entries are
+  kept.
 """

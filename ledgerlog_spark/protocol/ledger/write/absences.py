@@ -27,7 +27,7 @@ class Absences:
         self._pipeline = pipeline
         self._failed = failed
         self.returns: dict[int, int] = {}  # index -> returns since the bookie last stored an entry
-        self._lists_left: dict[int, int] = {}  # index -> number of lists with the bookie to ignore
+        self._lists_left: dict[int, int] = {}  # index -> number of lists that are still ignored
 
     def __bool__(self) -> bool:
         """Whether a bookie is absent."""
@@ -48,9 +48,9 @@ class Absences:
         return tuple(index for index in self._failed.indexes if index not in self)
 
     def leave_out(self, indexes: Iterable[int]) -> bool:
-        """Make failed bookies absent if the others are enough for each ack quorum.
+        """Make failed bookies absent if the other bookies are enough for each ack quorum.
 
-        Return whether they are enough.
+        Return whether the other bookies are enough.
         """
         size = self._quorum.ensemble_size
         answering = sum(1 << index for index in range(size) if index not in self._failed.indexes)

@@ -30,7 +30,7 @@ from ledgerlog_spark.protocol.ledger.quorum import is_acknowledged, owned_entrie
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 ENTRY_OVERHEAD_BYTES = 64
-"""Bytes of an entry in a run besides its payload: header, longest digest, id and length."""
+"""Number of bytes of an entry in a run without its payload: header, longest digest, id, length."""
 
 FRAME_OVERHEAD_BYTES = 256
 """Space for the head of a frame. Every head is smaller."""

@@ -1,4 +1,4 @@
-"""Collects the failed bookies of a ledger, and changes and closes its metadata.
+"""Collects the failed bookies of a ledger, and makes the metadata of its changes and its close.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
 next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
@@ -92,7 +92,10 @@ class FailedBookies:
             self.rounds[index] = self.rounds.get(index, 0) + 1
 
     def waits_are_over(self) -> None:
-        """End all waits. The bookies that waited may be retried, and all bookies may be chosen."""
+        """End all waits.
+
+        Allow retries of the bookies that waited, and allow the choice of all bookies.
+        """
         self._waited |= self._waiting
         self._waiting.clear()
         self._counts_lately.clear()
@@ -161,7 +164,7 @@ class FragmentChange:
         return current.with_fragments(fragments)
 
     def ensemble_after(self, ensemble: tuple[str, ...]) -> tuple[str, ...]:
-        """`ensemble` with the replacement of each failed bookie that is still at its index."""
+        """`ensemble` after the replacement of each failed bookie that is still at its index."""
         members = list(ensemble)
         for index, (failed, replacement) in self.replacements.items():
             if members[index] == failed:

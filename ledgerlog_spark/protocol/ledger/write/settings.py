@@ -31,10 +31,10 @@ class WriterSettings:
         metadata: Retries of one change of the metadata.
         absence_poll_ms: Time between two lists of the bookies while a bookie is absent.
         replacement: Retries while no bookie can replace failed bookies. After the last retry, the
-            bookies are absent. But if the others are not enough for each ack quorum, the writer
-        fails.
+            failed bookies become absent. But if the other bookies are not enough for each ack
+            quorum, the writer fails.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
-        add_quorum_timeout_ms: The writer fails after the oldest run has waited one to two times
+        add_quorum_timeout_ms: The writer fails after the oldest run has waited for one to two times
             this time. None means no limit.
     """
 

@@ -130,7 +130,7 @@ class LedgerWriter(UpdatingMachine):
 
     @property
     def absent_bookies(self) -> tuple[str, ...]:
-        """Bookies of the ensemble that the writer sends nothing, because they do not answer."""
+        """Bookies of the ensemble to which the writer sends nothing, because they do not answer."""
         return tuple(self._pipeline.ensemble[index] for index in self._absences.indexes)
 
     def _on_add_requested(self, event: m.AddRequested) -> list[m.Effect]:
@@ -252,7 +252,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _look_again(self) -> list[m.Effect]:
-        """List the bookies for the failed bookies, without a pause if all of them are absent."""
+        """List the bookies to replace failed bookies; do not pause if all these are absent."""
         return self._begin_change() if self._absences.others else self._look_for_absent()
 
     def _look_for_absent(self) -> list[m.Effect]:
@@ -307,7 +307,7 @@ class LedgerWriter(UpdatingMachine):
             return effects
         if not found.replaced and not returned:
             return [*effects, *self._go_on_without(found.unreplaced)]
-        self._pipeline.is_paused = True  # after a list for absent bookies, it is not paused yet
+        self._pipeline.is_paused = True  # not paused yet if all failed ones were absent
         self._change = FragmentChange(
             first_entry_id=self._first_of_new_fragment(),
             replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
@@ -320,7 +320,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
-        """Send to an absent bookie again; if it has a hole, in a new fragment."""
+        """Send to an absent bookie again, in a new fragment if the bookie has a hole."""
         if not self._pipeline.has_hole(index):
             self._failed.settle(index)
             self._absences.end(index)

@@ -1,7 +1,7 @@
 """Deletes versions that were replaced long ago, and the items that only these versions name.
 
 LOGS.md#W5, LOGS.md#Q5. From version to version, the start and the end of the interval never
-decrease. So the items that end at or before the start of the oldest retained version are in no
+decrease. So an item that ends at or before the start of the oldest retained version is in no
 retained version.
 """
 
@@ -64,13 +64,13 @@ class ExpiryMachine(LogMachine[Expired]):
     ) -> None:
         """Versions that were replaced longer ago than `version_retention_ms` expire.
 
-        If it is None, no version expires, and the step only drops items that no retained version
-        names.
+        If `version_retention_ms` is None, no version expires, and the step only drops items that no
+        retained version names.
         """
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
-        self.next_due_ms = 0  # when the next version expires, among those that were read
+        self.next_due_ms = 0  # when the next version expires, of the versions that were read
 
     def _run(self) -> Steps[Expired]:
         step = yield from self._look(self._step_of)
@@ -113,7 +113,7 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
 
 
 def oldest_versions(head: LogHead, first: int) -> ListWalk[VersionInterval]:
-    """A walk over at least `VERSIONS_AT_ONCE` versions from `first` on, or over all of them."""
+    """A walk over all versions from `first` on, or over at least `VERSIONS_AT_ONCE` of them."""
     return ListWalk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
 
 

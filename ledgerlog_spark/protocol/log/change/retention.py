@@ -1,9 +1,8 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Items are dropped only when that frees a ledger. Otherwise versions would be lost, but no space
-would become free. There is one exception: if all items that a pass read are due, the pass drops
-them even when that frees no ledger, because otherwise no later pass would read the items after
-them.
+Items are dropped only when their deletion frees a ledger. Otherwise versions would be lost, but no
+space would become free. There is one exception. If all items that a pass read are due, the pass
+drops them even when that frees no ledger. Otherwise no later pass would read the items after them.
 """
 
 from __future__ import annotations
@@ -52,10 +51,10 @@ class RetentionMachine(TruncateMachine):
     ) -> None:
         """A limit of -1 keeps all rows.
 
-        `page_sizes` has the sizes of pages that need not be read for their size. The pass replaces
-        the contents of `page_sizes` with the sizes of the current pages. `untimed_to` is the result
-        of an earlier pass. Items before this offset are not read again, and are dropped with the
-        first later item that is due.
+        `page_sizes` has the known sizes of pages. These pages need not be read to find their sizes.
+        The pass replaces the contents of `page_sizes` with the sizes of the current pages.
+        `untimed_to` is the result of an earlier pass. Items before this offset are not read again,
+        and are dropped with the first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -112,7 +111,7 @@ class RetentionMachine(TruncateMachine):
         is_cut: bool,
         is_prefix_unread: bool,
     ) -> int:
-        """The first row that stays; 0 when no row is dropped.
+        """The offset of the first row that is kept; 0 when no row is dropped.
 
         With `is_cut`, unread items come after `items`. With `is_prefix_unread`, unread items
         without a time come before `items`.

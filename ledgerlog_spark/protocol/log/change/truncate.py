@@ -43,11 +43,11 @@ class Truncated:
         oldest_version: The oldest version that can still be read.
         unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
             the step has read.
-        is_complete: True if all items that had to be dropped were dropped.
+        is_complete: Whether all items that had to be dropped were dropped.
         next_due_ms: For retention, the time at which the next item becomes too old. None if no item
             is ever dropped because of its age; the present time if `is_more_due`.
         is_more_due: For retention, whether items that were not read may be due now.
-        untimed_to: For retention, the offset up to which no item has the time of its rows.
+        untimed_to: For retention, the offset up to which the items contain no time of their rows.
     """
 
     version: int
@@ -63,9 +63,9 @@ class Truncated:
 class TruncateMachine(HeadTransaction[Truncated]):
     """Truncates a log to an offset; ends with `Finished(Truncated)`.
 
-    After that, the log begins at the offset, or later if it already began later. Fails with
-    `ConfigurationError` (the offset is negative, or above the end of the rows that can be dropped),
-    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    After that, the log begins at the offset. If it already began later, its beginning does not
+    change. Fails with `ConfigurationError` (the offset is negative, or above the end of the rows
+    that can be dropped), `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
@@ -103,7 +103,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         )
         if interval is None:
             return change
-        # The new version is the only one that is left, so the history has no page to merge.
+        # The new version is the only version that is left, so the history has no page to merge.
         return replace(change, build=NewVersion(shorter, interval).build)
 
     def _state_of(self, head: LogHead) -> Truncated:

@@ -10,10 +10,11 @@ head and the producer record again:
 
 - If one of these records contains the token of the transaction, the transaction happened.
 - If both records still have the versions that the transaction compares, the transaction may still
-  be in flight. The machine sends the same transaction again. Only one of the two can succeed.
+  be in flight. The machine sends the same transaction again. Only one of the two transactions can
+  succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
 - If the producer record changed, its last batch id decides, because each commit sets this id and
-  the id never decreases. If it is the id of this batch or of a later batch, this batch is
+  the id never decreases. If this id is the id of this batch or of a later batch, this batch is
   committed. Otherwise the batch is not committed.
 
 A producer with consecutive commits need not read its own writes, because the machine may start from
@@ -83,14 +84,16 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Maximum number of unknown outcomes and of failed reads after them. After one more, the machine
-fails."""
+"""Maximum number of unknown outcomes, plus the failed reads after them. If there are more, the
+machine fails."""
 
 REBASES_MAX = 3
-"""After more conflicts in a row than this, the producer record is read again too (LOGS.md#K14)."""
+"""After more consecutive conflicts than this number, the producer record is read again, too
+(LOGS.md#K14)."""
 
 LEDGERS_READ_MAX = 8
-"""Number of the newest listed ledgers whose metadata is searched for the password."""
+"""Number of ledgers whose metadata is searched for the password; these are the newest listed
+ledgers."""
 
 Ended = Finished[CommitResult]
 CommitChange = HeadChange[CommitResult]
@@ -102,8 +105,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
     `DataLossError`, `MetadataFormatError`, `MetadataUnavailableError`, or `CommitUnknownError`. All
-    except `CommitUnknownError` are definite: this commit has changed nothing, and will change
-    nothing.
+    these errors except `CommitUnknownError` are definite: this commit has changed nothing, and will
+    change nothing.
     """
 
     def __init__(
@@ -135,7 +138,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self.known_after: KnownLog | None = None
         """The state after a commit that ended with `COMMITTED`; None when unknown."""
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
-        """The start of the next attempt. After that, it is `_read_all` again."""
+        """The start of the next attempt, which resets it to `_read_all`."""
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
@@ -166,7 +169,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
             return None
 
     def _concludes(self) -> bool:
-        """Whether a failure is final. A failure because of records that may be old is not final."""
+        """Whether a failure is final.
+
+        A failure is not final if it is caused by records that may be old.
+        """
         return self._is_synced or self._open is not None
 
     def _planned(self) -> Plan[CommitResult]:

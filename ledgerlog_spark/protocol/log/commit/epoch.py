@@ -31,10 +31,10 @@ UNKNOWN_MAX = 10
 
 
 class JobKind(Enum):
-    """The kind of a job. It decides what happens if the batch id was committed before.
+    """The kind of a job. The kind determines the effect of a batch id that was committed before.
 
-    A batch job that is run again has nothing to do. A stream commits its last batch again after a
-    restart, and this has no effect. If a stream begins with an older batch, its checkpoint is too
+    A batch job that is run again has nothing to do. After a restart, a stream commits its last
+    batch again, which has no effect. If a stream begins with an older batch, its checkpoint is too
     old.
     """
 
@@ -56,7 +56,10 @@ class Joined:
 
 
 def query_of(run: str) -> str:
-    """The query in the name of a run, `query/run`. Empty for a name without a query."""
+    """The query in the name of a run, `query/run`.
+
+    The result is empty if the name contains no query.
+    """
     return run.rpartition("/")[0]
 
 
@@ -151,7 +154,7 @@ class EpochMachine(LogMachine[Joined]):
         return False
 
     def _is_zombie(self, record: ProducerRecord) -> bool:
-        """Whether this run was the current run, and another run took over (LOGS.md#P2)."""
+        """Whether this run was the current run before another run took over (LOGS.md#P2)."""
         return self._run_id in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:

@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """The ranges to replace, as the log listed them before the copy, and the copy of their rows."""
+    """The ranges to replace, as listed before the copy, and the range with copies of their rows."""
 
     app: str
     run: str

@@ -41,10 +41,10 @@ class CommitRequest:
         base_schema_id: The log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
-        expected_version: The only version of the log on which the batch may be committed, even
-            without rows. None if the caller requires no version.
+        expected_version: The version that the log must have when the batch is committed, even if
+            the batch has no rows. None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. If so, `schema` replaces the
-            schema of the new log, and is committed even without rows.
+            schema of the new log, and is committed even if the batch has no rows.
 
     Raises:
         LocalProtocolError: A range is invalid.
@@ -180,7 +180,7 @@ def plan_commit(
 
 
 def check_expected(head: LogHead, expected_version: int | None) -> None:
-    """Raise unless the log has the version that the caller expects (LOGS.md#K17)."""
+    """Raise an error unless the log has the version that the caller expects (LOGS.md#K17)."""
     if expected_version is None or head.version == expected_version:
         return
     raise ConcurrentCommitError(
@@ -238,7 +238,10 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items that list these ranges at the log's end. A range may be listed already, as an item."""
+    """Items that list these ranges at the log's end.
+
+    Some ranges may already be items of the log.
+    """
     is_large = head.items.count + len(ranges) > LARGE_LOG_ITEMS
     offset = head.end_offset
     for staged in ranges:

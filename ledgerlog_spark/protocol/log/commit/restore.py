@@ -112,7 +112,7 @@ class RestoreMachine(CommitMachine):
         return self._changed(NewVersion(head, interval, again))
 
     def _check_planned(self, head: LogHead) -> None:
-        """Raise if another process committed after the restore was planned."""
+        """Raise an error if another process committed after the restore was planned."""
         if head.version != self._restore.planned_version and not self._restore.overwrite_if_changed:
             raise ConcurrentCommitError(
                 f"log {head.name!r} is at version {head.version}, but the restore of version "

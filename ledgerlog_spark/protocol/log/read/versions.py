@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
-    """Reads one version, or the newest version for None; ends with `Finished(LogSnapshot)`.
+    """Reads one version (None means the newest version); ends with `Finished(LogSnapshot)`.
 
     Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
     store's errors. A leader log has no versions. Its snapshot ends with its newest item, and
@@ -100,7 +100,7 @@ def listing_of(head: LogHead) -> ListWalk[Item]:
 
 
 def oldest_of(head: LogHead, count: int) -> ListWalk[Item]:
-    """A walk over the oldest items: all items, or pages that have more than `count` items."""
+    """A walk over all items, or over the oldest pages with more than `count` items together."""
     return ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 
@@ -126,12 +126,12 @@ def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
 
 
 def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
-    """The ledgers of `items`, and the open ledgers of a leader log."""
+    """The ledgers of `items`, followed by the open ledgers of a leader log."""
     return {item.ledger_id for item in items} | {o.ledger_id for o in head.open_ledgers}
 
 
 def check_version(head: LogHead, version: int) -> None:
-    """Raise unless the head retains the version."""
+    """Raise an error unless the head retains the version."""
     if not head.oldest_version <= version <= head.version:
         raise _not_available(head, version)
 

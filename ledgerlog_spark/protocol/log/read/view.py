@@ -24,8 +24,8 @@ from ledgerlog_spark.protocol.log.state.rows import HISTORY, ITEMS, SCHEMAS
 from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 VERSIONS_AT_ONCE = 64
-"""Number of versions in the first read, if the caller has no version. Each further read requests as
-many versions as all earlier reads together."""
+"""Number of versions that the first read requests, if the caller has no version. Each further read
+requests as many versions as all earlier reads together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class LogView:
         oldest_offset: The first retained row.
         start_offset: First offset of the newest version, inclusive.
         end_offset: The offset of the next row (exclusive). In a leader log, the visible end.
-        first_offset: The offset from which `items` is complete; at least `oldest_offset`.
+        first_offset: The offset from which on `items` is complete; at least `oldest_offset`.
         items: Sorted by offset. The first item may begin before `first_offset`.
         versions: The newest versions that the caller does not have, in ascending order and without
             gaps.
@@ -121,7 +121,7 @@ class ViewMachine(LogMachine[LogView]):
             oldest = older[0]
             if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
                 break
-            count = head.version + 1 - oldest.version  # as many as in all earlier reads
+            count = head.version + 1 - oldest.version  # as many as all earlier reads together
             older = yield from self._history(head, oldest.version - count, oldest.version)
             versions = (*older, *versions)
         return versions

@@ -1,6 +1,7 @@
 """The stored state of a log.
 
-- `records`: the values. `rows`, `codec`, `bytes`: their bytes. `statistics`: bounds of columns.
+- `records`: the values. `rows`, `codec`, `bytes`: the values as bytes. `statistics`: bounds of
+  columns.
 - `pages`: divides a sequence between the head and pages. `walk`: reads the records that cover given
   keys.
 """

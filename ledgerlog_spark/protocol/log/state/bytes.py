@@ -111,6 +111,6 @@ class ByteReader:
             raise WireFormatError(f"text in a record is not UTF-8: {error}") from None
 
     def expect_end(self) -> None:
-        """Raise unless all bytes were read."""
+        """Raise an error unless all bytes were read."""
         if self.remaining:
             raise WireFormatError(f"there are {self.remaining} bytes after a record")

@@ -1,11 +1,11 @@
-"""The parts of a log's sequences: records in the head, and records in pages (LOGS.md#G2).
+"""Divides the sequences of a log into records in the head and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
 all records of the head are *spilled* into pages. If the last page has room, it is replaced by a new
-page with its records and those of the head. Otherwise the records of the head go into new pages.
-When the head names too many pages, an index page names all of them except the last. If the last
-index page has room, a new index page with these names replaces it. So a commit of one range usually
-writes only the head. About every fiftieth commit also writes one page. A full page is never
+page with its records and the records of the head. Otherwise the records of the head go into new
+pages. When the head names too many pages, an index page names all of them except the last. If the
+last index page has room, a new index page with these names replaces it. So a commit of one range
+usually writes only the head. About every fiftieth commit also writes one page. A full page is never
 rewritten.
 """
 
@@ -187,9 +187,10 @@ def replace_run(
 ) -> Paged[T]:
     """The sequence with the records `by` in place of the records `run` (LOGS.md#U13).
 
-    Pages never change. New pages replace the pages with a part of the run, and the index pages that
-    name these pages. If the new records and the records of the page before them fit into one page,
-    they are stored in one page. So merging also reduces the number of pages.
+    Pages never change. New pages replace the pages that contain a part of the run. New index pages
+    replace the index pages that name these pages. If the new records and the records of the page
+    before them fit into one page, they are stored in one page. So merging also reduces the number
+    of pages.
 
     `by` contains at least one record, and covers the same keys as the run. `loaded` contains the
     records of all pages and index pages with retained keys. The new pages are added to `writer`.

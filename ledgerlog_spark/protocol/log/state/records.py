@@ -29,7 +29,7 @@ RUNS_REMEMBERED_MAX = 64
 STATISTICS_SIZE_BYTES_MAX = 1_024
 STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
 LARGE_LOG_ITEMS = 10_000
-"""A log with more items than this keeps only short statistics."""
+"""A log with more items than this number keeps only short statistics."""
 
 T = TypeVar("T")
 
@@ -93,12 +93,12 @@ class Item:
     """One listed range of a ledger, with the offsets of its rows. See also `StagedRange`.
 
     Attributes:
-        index_entry_id: The index entry; NO_ENTRY if there is none, so that the whole range has to
-            be read to find a row in it.
+        index_entry_id: The index entry. NO_ENTRY if the range has no index entry; then the whole
+            range must be read to find a row in it.
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
         newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
-            leader log, of its append. 0 in an older list without times.
+            leader log, of its append. It is 0 in an older list without times.
     """
 
     ledger_id: int
@@ -163,7 +163,7 @@ class VersionInterval:
 
     @property
     def rows(self) -> int:
-        """How many rows the version has."""
+        """Number of rows of the version."""
         return self.end_offset - self.start_offset
 
 
@@ -200,7 +200,7 @@ class Paged(Generic[T]):
 
     @property
     def count(self) -> int:
-        """Number of records; includes all records of a page that is partly dropped."""
+        """Number of records. If a page is partly dropped, all its records are counted."""
         paged = sum(page.count for page in self.index) + sum(page.count for page in self.pages)
         return paged + len(self.recent)
 
@@ -209,8 +209,8 @@ class Paged(Generic[T]):
 class LogHead:
     """The state of a log, which is stored in its head.
 
-    The items, the history and the schemas may grow without a limit. The newest are in the head, and
-    those that do not fit into the head are in pages, to which the head refers.
+    The items, the history and the schemas may grow without a limit. The newest records are in the
+    head. Records that do not fit into the head are in pages, which the head names.
 
     Attributes:
         log_id: Id of the log, which is never used for another log, even after deletion.
@@ -225,15 +225,17 @@ class LogHead:
         oldest_version: The oldest retained version.
         oldest_offset: Start of the oldest retained version. An item that ends at or before this
             offset is not listed.
-        deleted_ms: When the log was deleted, 0 while it exists. The head stays until the log's
-            ledgers are deleted.
+        deleted_ms: Time at which the log was deleted; 0 while it exists. The head stays until the
+            log's ledgers are deleted.
         items: Every item that a retained version names, sorted by first offset.
         history: Every retained version, including the newest, sorted by version.
         schemas: Every schema that a listed item may name, sorted by id.
-        reader_features: Sorted names. A reader that does not support all of them refuses the log.
-        writer_features: Sorted names. A writer that does not support all of them refuses to write.
+        reader_features: Sorted names. A reader that does not support all these features refuses the
+            log.
+        writer_features: Sorted names. A writer that does not support all these features refuses to
+            write.
         open_ledgers: In a leader log, the ledgers that are listed after `items`: at most two,
-            oldest first. The oldest begins at `end_offset`.
+            oldest first. The oldest open ledger begins at `end_offset`.
     """
 
     # LOGS.md#G2 describes the parts in pages.

@@ -52,7 +52,7 @@ class RecordKind(Generic[T]):
     record: Callable[[tuple[Any, ...], ByteReader], T]
     """Decodes a row, including its part of variable length."""
     tail: Callable[[T], bytes] | None = None
-    """The record's part of variable length, None for a kind without one."""
+    """The record's part of variable length; None if records of this kind have no such part."""
 
     def size_bytes(self, records: Sequence[T]) -> int:
         """Size of the records in a stored sequence, without the count before the records."""

@@ -1,4 +1,4 @@
-"""Reads those records of one sequence of a head that cover given keys, in at most two rounds."""
+"""Reads the records of one sequence of a head that cover given keys, in at most two rounds."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class ListWalk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, only the oldest pages are read, until they have more than `records_min`
-        records. The records of the head are included only if the last page is included.
+        With `records_min`, only the oldest pages are read, until these pages have more than
+        `records_min` records together. The records of the head are included only if the last page
+        is included.
         """
         self._kind = kind
         self._paged = paged
