@@ -31,7 +31,7 @@ PARALLEL ?= -n logical --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PYTEST_ARGS ?=
 # With COVERAGE=1, `check`, `pytest` and `fuzz` print which lines of both packages they reach.
 COVERAGE ?=
-FAST := tests/unit tests/transcripts tests/architecture tests/docs/test_tutorials.py
+FAST := tests/architecture tests/unit tests/transcripts tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
 # The targets that `make soak` runs, the short ones first.
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test heal-test outage-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \

@@ -8,6 +8,8 @@ import signal
 
 import pytest
 from hypothesis import settings
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from tests.fixtures.examples import PROFILE, SEARCH, SEARCH_EXAMPLES
 
@@ -40,3 +42,20 @@ def pytest_collection_finish() -> None:
     """Keep the modules and the items of all tests out of each later search for garbage."""
     gc.collect()
     gc.freeze()
+
+
+class OneWorkerForArchitecture(LoadFileScheduling):
+    """Runs the tests of a file in one worker, and all rules of the architecture in one worker.
+
+    The rules share the syntax trees of all files.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = "tests/architecture/"
+        return folder if nodeid.startswith(folder) else super()._split_scope(nodeid)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadFileScheduling | None:
+    """Only for `--dist loadfile`, which the Makefile passes."""
+    is_by_file = config.getoption("dist") == "loadfile"
+    return OneWorkerForArchitecture(config, log) if is_by_file else None

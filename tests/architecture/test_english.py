@@ -8,7 +8,6 @@ phrase from its list.
 
 from __future__ import annotations
 
-import gc
 from functools import cache
 from typing import Final
 
@@ -24,11 +23,7 @@ STILL_IN: Final[dict[str, str]] = {}
 
 @cache
 def found() -> tuple[Hit, ...]:
-    gc.disable()  # millions of nodes of syntax trees, without reference cycles
-    try:
-        return tuple(hits(ROOT, prose_of(ROOT)))
-    finally:
-        gc.enable()
+    return tuple(hits(ROOT, prose_of(ROOT)))
 
 
 def area_of(path: str) -> str:

@@ -79,18 +79,27 @@ def defined_in(path: Path) -> Iterator[tuple[str, int]]:
             yield node.id, node.lineno
 
 
+class Named(NamedTuple):
+    """A name in a module, and the first line with it."""
+
+    path: str
+    identifier: str
+    line: int
+
+
 @cache
-def names() -> tuple[tuple[str, str, int, str], ...]:
-    """Each name once for a module: path, name, first line, and its words without terms."""
+def names() -> dict[str, list[Named]]:
+    """Each name once for a module, by the words of the name without terms."""
     found: dict[tuple[str, str], int] = {}
     for path in PYTHON:
         for identifier, line in defined_in(path):
             key = (name(path), identifier)
             found[key] = min(line, found.get(key, line))
-    return tuple(
-        (path, identifier, line, without_terms(words_of(identifier), long_terms()))
-        for (path, identifier), line in sorted(found.items())
-    )
+    grouped: dict[str, list[Named]] = {}
+    for (module, identifier), line in found.items():
+        words = without_terms(words_of(identifier), long_terms())
+        grouped.setdefault(words, []).append(Named(module, identifier, line))
+    return grouped
 
 
 class Ban(NamedTuple):
@@ -110,14 +119,15 @@ def bans_of(row: Row) -> Iterator[Ban]:
             yield Ban(row.term, word, inside)
 
 
-def uses(ban: Ban) -> Iterator[tuple[str, str, int]]:
+def uses(ban: Ban) -> Iterator[Named]:
     text = f"_{'_'.join(words_of(ban.word))}_"
+    folders = tuple(f"{folder}/" for folder in ban.folders)
     is_exact = ban.word.startswith("_")
-    for path, identifier, line, words in names():
-        if not path.startswith(tuple(f"{folder}/" for folder in ban.folders)):
-            continue
-        if identifier == ban.word if is_exact else text in words:
-            yield path, identifier, line
+    for words, named in names().items():
+        if is_exact or text in words:
+            for each in named:
+                if each.path.startswith(folders) and (not is_exact or each.identifier == ban.word):
+                    yield each
 
 
 def test_glossary_has_each_term_once_and_a_meaning_for_each() -> None:

@@ -8,6 +8,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+from tests.architecture.house.syntax import large_trees
 from tests.architecture.trees import ROOT, assert_none, name, nodes, text
 from tests.mutation.design import DESIGNED
 from tests.mutation.lists import all_mutations
@@ -28,7 +29,8 @@ def fault_of(mutation: Mutation) -> str | None:
 
 
 def test_every_mutation_can_be_applied() -> None:
-    faults = (fault for each in all_mutations() if (fault := fault_of(each)))
+    with large_trees():
+        faults = [fault for each in all_mutations() if (fault := fault_of(each))]
     assert_none(faults, "adapt the mutation to the code, to the same mistake")
 
 

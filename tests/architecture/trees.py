@@ -8,6 +8,8 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from tests.architecture.house.syntax import nodes_of, parsed
+
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("ledgerlog_spark", "bookie_server")
 GENERATED = "_pb2"
@@ -18,15 +20,13 @@ def text(path: Path) -> str:
     return path.read_text(errors="replace")
 
 
-@cache
 def tree(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(), filename=str(path))
+    return parsed(text(path))
 
 
-@cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """All nodes of a file, in the order of `ast.walk`."""
-    return tuple(ast.walk(tree(path)))
+    return nodes_of(text(path))
 
 
 def walked(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from tests.architecture.house.syntax import nodes_of, walk
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -25,18 +27,18 @@ def imports_of(text: str, known: set[str], *, typing_too: bool = True) -> set[st
         known: The dotted names that count.
         typing_too: Whether imports below `if TYPE_CHECKING` count.
     """
-    tree = ast.parse(text)
+    nodes = nodes_of(text)
     left_out = set[int]()
     if not typing_too:
         left_out = {
             id(node)
-            for block in ast.walk(tree)
+            for block in nodes
             if isinstance(block, ast.If) and "TYPE_CHECKING" in ast.dump(block.test)
             for statement in block.body
-            for node in ast.walk(statement)
+            for node in walk(statement)
         }
     found = set[str]()
-    for node in ast.walk(tree):
+    for node in nodes:
         if id(node) in left_out:
             continue
         if isinstance(node, ast.Import):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, fields
 
+from tests.architecture.house.syntax import nodes_of
+
 
 @dataclass(frozen=True)
 class Lines:
@@ -32,7 +34,7 @@ class Lines:
 
 def lines_of(text: str) -> Lines:
     docstring, imports = set[int](), set[int]()
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes_of(text):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             if isinstance(node.value.value, str):
                 docstring.update(range(node.lineno, (node.end_lineno or node.lineno) + 1))
@@ -55,6 +57,4 @@ def lines_of(text: str) -> Lines:
 
 def uses_of_any(text: str) -> int:
     """The number of uses of `typing.Any` in annotations and expressions, without imports."""
-    return sum(
-        isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(ast.parse(text))
-    )
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in nodes_of(text))

@@ -16,6 +16,8 @@ import tokenize
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from tests.architecture.house.syntax import nodes_of, walk
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
@@ -273,12 +275,12 @@ def _literal(node: ast.Constant | ast.JoinedStr) -> str:
 
 def _strings(text: str) -> Iterator[Prose]:
     """Docstrings and other strings; an f-string once, with its fields as `{}`."""
-    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, _WITH_TEXT)]
+    nodes = [node for node in nodes_of(text) if isinstance(node, _WITH_TEXT)]
     parts = {
         id(inner)
         for node in nodes
         if isinstance(node, ast.JoinedStr)
-        for inner in ast.walk(node)
+        for inner in walk(node)
         if inner is not node and isinstance(inner, ast.Constant | ast.JoinedStr)
     }
     docstrings = {id(node.value) for node in nodes if isinstance(node, ast.Expr)}
