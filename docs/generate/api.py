@@ -37,9 +37,9 @@ HANDLES_INTRODUCTION = """\
 clients have the same methods. Where this page has `async def`, the blocking handle has a plain method. Where this page
 has an asynchronous iterator, the blocking handle has an iterator.
 
-All blocking clients, writers, readers and leaders have `close()`, and can be used in a `with` statement. With `await`,
-a client has `aclose()` and `async with`, a reader has `aclose()`, and a writer and a leader have `close()`. Several
-threads can use the same blocking client, writer or leader.
+All blocking clients, writers, readers and leaders have `close()`, and can be used in a `with` statement. In the asyncio
+API, a client has `aclose()` and `async with`, a reader has `aclose()`, and a writer and a leader have `close()`.
+Several threads can use the same blocking client, writer or leader.
 
 """
 

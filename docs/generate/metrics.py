@@ -106,13 +106,13 @@ name the ledger.
 
 OF_A_SCAN = {
     "entriesRead": "Entries that were read, whole or as slices, with index entries.",
-    "entriesFiltered": "Entries of which only the columns of the filter were read, because no row can pass.",
+    "entriesFiltered": "Entries of which only the columns of the filter were read, because none of their rows can pass the filter.",
     "payloadBytesRead": "Bytes of the payloads of the entries in `entriesRead`. If slices of an entry were read, only the bytes of the slices count.",
     "requestsSent": "Requests to bookies.",
     "replicasTried": "Bookies to which the tasks sent requests.",
     "readsRetried": "Requests that were repeated to another bookie, because the first bookie refused them or gave a wrong answer.",
     "readsHedged": "Requests that were also sent to another bookie, because the first bookie was slow.",
-    "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **Above 0: an index or its entries are damaged, or bookies are too old or too busy.**",
+    "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **If this metric is above 0, an index or its entries are damaged, or bookies are too old or too busy.**",
 }
 """The meaning of each metric of `ScanMetrics.scala`."""
 

@@ -44,7 +44,7 @@ def executed(path: Path, directory: Path) -> Any:
 
 
 class Page:
-    """The page of a notebook, which gets cell after cell, and its pictures."""
+    """The page of a notebook, which is written cell by cell, and its pictures."""
 
     def __init__(self, path: Path, notebook: Path, machine: dict[str, str]) -> None:
         """An empty page.

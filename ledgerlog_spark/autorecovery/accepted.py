@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
 
 EntryRange = tuple[int, int]
 REFRESH_SECONDS = 10.0
-"""After this time at the latest, a new acceptance has its effect."""
+"""A new acceptance takes effect within this time."""
 
 
 class AcceptedEntries:

@@ -33,8 +33,8 @@ class AutoRecovery:
     """The auditor and the replication worker of one process.
 
     Attributes:
-        auditor: Votes, and audits while it is elected.
-        worker: Heals ledgers.
+        auditor: The auditor, which votes, and audits while it is elected.
+        worker: The worker, which heals ledgers.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class AddRun:
         entries: For each id, the buffers of the stored entry (32-byte header, digest, payload).
         master_key: Master key of the ledger, 20 bytes.
         is_recovery: Whether the run has the flag RECOVERY_ADD, so that a bookie that fenced the
-            ledger accepts it.
+            ledger accepts the run.
     """
 
     ledger_id: int

@@ -21,7 +21,8 @@ from ledgerlog_spark.wire.requests import (
 )
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""If the buffers have at least this average size, they are passed to the kernel without a join."""
+"""If the buffers have at least this average size, they are passed to the kernel without being
+joined."""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 

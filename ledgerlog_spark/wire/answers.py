@@ -209,7 +209,7 @@ def encode_batch_read_answer(
         size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
     )
     if lengths and lengths[0] < _JOINED_BYTES and lengths.count(lengths[0]) == len(lengths):
-        # The length is the separator, so no step in Python is needed for an entry.
+        # The length field is the separator of `join`, so no step in Python is needed for an entry.
         return [_I32.pack(lengths[0]).join((head, *entries))]
     buffers: list[Buffer] = [head] * (2 * len(lengths) + 1)
     buffers[1::2] = map(_I32.pack, lengths)
@@ -228,7 +228,7 @@ def encode_refusal(request: RefusedRequest) -> bytes:
 
 
 def decode_answer(body: Buffer) -> Answer:
-    """Decode the answer in the body of a frame. Only the entries of a batch may be views of it."""
+    """Decode the answer in the body of a frame. Its entries or slices may be views of the body."""
     view = memoryview(body)
     if len(view) < _I32.size:
         raise WireFormatError(

@@ -17,7 +17,7 @@ from ledgerlog_spark.model import DigestType
 
 Buffer = bytes | bytearray | memoryview
 DigestFunction = Callable[[Buffer, Buffer], bytes]
-"""Takes header and payload, and returns the stored form of the digest."""
+"""A function of the header and the payload, which returns the stored form of the digest."""
 
 _pack_crc32c = Struct(">I").pack
 

@@ -38,7 +38,7 @@ class VerifiedEntry(NamedTuple):
 
     ledger_id: int
     entry_id: int
-    last_add_confirmed: int  # LAC of the writer when it sent the entry; NO_ENTRY without a LAC
+    last_add_confirmed: int  # LAC of the writer when it sent the entry, or NO_ENTRY
     length: int  # payload bytes of the ledger up to and including this entry
     payload: Buffer  # a slice of the stored entry, with the same type
 
@@ -116,7 +116,8 @@ class EntryCodec:
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
         # A digest proves that the writer sent these bytes, but not that the bytes are valid. A
         # DUMMY digest proves nothing. So the fields are checked, too. A copy that Apache's
-        # replication worker made has the LAC of its time, which may be above the entry.
+        # replication worker made has the LAC at the time of the copy, which may be above the id of
+        # the entry.
         if (
             found_ledger_id == ledger_id
             and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))

@@ -65,7 +65,7 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Size of the chunk for `size_bytes`, which is larger by at most an eighth or at most 4 KiB."""
+    """Round up to the size of a chunk, which exceeds `size_bytes` by at most 1/8 or 4 KiB."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 

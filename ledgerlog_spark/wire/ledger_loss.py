@@ -33,7 +33,7 @@ class AcceptedRanges:
     Attributes:
         ranges: The entries that are given up, at most `RANGES_MAX` ranges.
         is_forced: Whether a bookie may still have some of these entries.
-        accepted_ms: Time by the clock of the operator's computer, compared with nothing.
+        accepted_ms: Time by the clock of the operator's computer, only for people.
         accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.
     """

@@ -76,7 +76,7 @@ class Holes:
 
 
 class MoveReason(StrEnum):
-    """Why a readable copy must get another home."""
+    """Why a readable copy must move to another bookie."""
 
     DRAIN = "drain"
     DECOMMISSION = "decommission"
@@ -86,7 +86,7 @@ class MoveReason(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Move:
-    """A copy that must move: the bookie that has it, its fragment (or `WHOLE_LEDGER`), and why."""
+    """A copy that must move: its bookie, its fragment (or `WHOLE_LEDGER`), and the reason."""
 
     bookie_id: str
     first_entry_id: int = WHOLE_LEDGER
@@ -128,8 +128,9 @@ class UnreadableRange:
         first_entry_id: First entry.
         last_entry_id: Last entry, inclusive.
         is_lost: Whether every bookie of the write set denied the entry twice: before and after a
-            sync. If False, it is unknown whether a copy exists.
-        answers: The code of each bookie's answer, as pairs of bookie id and `Code` by value.
+            sync. If not, it is unknown whether a copy exists.
+        answers: The code of each bookie's answer, as pairs of the bookie id and the value of
+            `Code`.
     """
 
     first_entry_id: int
@@ -142,7 +143,7 @@ class UnreadableRange:
 class Unreadable:
     """The unreadable entries of one ledger: a note of `<root>-repair/unreadable`.
 
-    The newest note replaces the older one. `found_ms` is compared with nothing.
+    The newest note replaces the older one. `found_ms` is only for people.
     """
 
     ranges: tuple[UnreadableRange, ...]
@@ -163,7 +164,7 @@ class FailedAttempts:
         refusal: The reason why the newest attempt failed, as a word such as `no_spare`.
         detail: A sentence for the operator.
         worker: The worker of the newest attempt.
-        tried_ms: Time by the worker's clock, compared with nothing.
+        tried_ms: Time by the worker's clock, only for people.
         retry_after_ms: The pause after the newest attempt.
     """
 
@@ -199,10 +200,10 @@ class WorkerReport:
         ledgers_healed: Number of ledgers that this run of the worker healed.
         entries_copied: Number of entries that this run copied.
         bytes_copied: Number of bytes that this run copied.
-        bytes_per_second: The rate of copying in the last seconds.
+        bytes_per_second: The rate of copying since the last report.
         bytes_per_second_max: The limit of this rate; 0 if there is no limit.
         state: `working`, `idle`, `disabled` or `waiting`.
-        reported_ms: Time by the worker's clock, compared with nothing.
+        reported_ms: Time by the worker's clock, only for people.
     """
 
     tasks: tuple[WorkerTask, ...] = ()
@@ -247,7 +248,7 @@ class Vacation:
         kind: The command that began the vacation.
         phase: The progress of the vacation.
         begun_by: The operator who began the vacation, and the computer of the command.
-        begun_ms: Time by the operator's clock, compared with nothing.
+        begun_ms: Time by the operator's clock, only for people.
         ledgers_total: Number of ledgers that named the bookie at the first walk; -1 before this
             walk.
         ledgers_left: Number of ledgers that named the bookie at the newest walk; -1 before the

@@ -80,7 +80,7 @@ class CopyRequests:
         return m.CopiesListed(effect.request, outcome)
 
     async def _verify(self, effect: m.VerifyCopies) -> m.CopiesVerified:
-        """Read the entries up to the first gap between their ids, because a request has no gaps.
+        """Read the entries before the first gap between their ids: a request can have no gap.
 
         An entry that was given up counts neither as absent nor as damaged.
         """
@@ -111,8 +111,8 @@ class CopyRequests:
             partial(self._transport.read_batch, effect.bookie_id, request)
         )
         if code in NO_BATCHES:
-            # The bookie has an older release without this request. Without the single read, all
-            # its copies would count as unknown.
+            # The bookie does not support batch reads, because its release is older. Without single
+            # reads, all its copies would count as unknown.
             single = ReadEntry(ledger_id, first)
             code, one = await self._reply(partial(self._transport.read, effect.bookie_id, single))
             entries = [one] if code is Code.OK and one is not None else []

@@ -1,8 +1,8 @@
 """The auditor of one process: takes part in the election, and takes the lease of the checks.
 
-The elected auditor marks the ledgers of lost bookies. It may be an auditor of Apache. The checks of
-replicas, digests and placement run in the process that holds the lease, which only ledgerlog takes
-(AUTORECOVERY.md#N15).
+The elected auditor marks the ledgers of lost bookies. This auditor may be an auditor of Apache. The
+checks of replicas, digests and placement run in the process that holds the lease, which only
+ledgerlog takes (AUTORECOVERY.md#N15).
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class AuditService:
 
     @property
     def lost_bookies(self) -> tuple[str, ...]:
-        """The bookies that are lost. Empty if the auditor of this process is not elected."""
+        """The lost bookies; empty if the auditor of this process is not elected."""
         return self._auditor.lost if self._auditor is not None else ()
 
     async def run(self) -> None:
@@ -213,7 +213,7 @@ class AuditService:
         async with self._running(host, requests, lost):
             await host.run()
 
-    # The auditor and the checks.
+    # Parts that the auditor and the checks share.
 
     def _requests(self, may_write: Callable[[], bool]) -> AuditStoreRequests:
         return AuditStoreRequests(
@@ -272,7 +272,7 @@ def stores_of(stores: MetadataStores) -> AuditStores:
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines. After an error of one of them, cancel the others and raise the error."""
+    """Run all coroutines. If one of them fails, cancel the others and raise its error."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await forever(

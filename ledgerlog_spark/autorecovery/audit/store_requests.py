@@ -136,7 +136,7 @@ class AuditStoreRequests:
             return m.RecordsRead(effect.request, is_read=False)
 
     async def _page(self, effect: m.ReadRecords) -> m.RecordsRead:
-        """Take the next records of the open walk, or open a walk at the position."""
+        """Read the next records of the open walk, or begin a walk at the position."""
         if self._is_walk_old or self._walk is None or self._walk[0] != effect.after:
             self._is_walk_old = False
             await self.close()
@@ -259,7 +259,7 @@ class AuditStoreRequests:
         await self._stores.times.set_position(walk, WalkPosition(after, begun_ms, passes))
 
     async def _stored(self, write: Any) -> None:
-        """Await a write that only saves work for a successor, so its errors are only reported."""
+        """Await a write that only saves a successor work. Its errors are reported, not raised."""
         if not self._may_write():
             write.close()
             return

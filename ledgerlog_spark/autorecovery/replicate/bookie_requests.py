@@ -90,7 +90,7 @@ class BookieRequests:
     def performs(
         self, ledger_id: int, metadata: Callable[[], LedgerMetadata]
     ) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        """The performers of one job; `metadata` returns its newest metadata."""
+        """The performers of one job; `metadata` returns the newest metadata of the ledger."""
         return {
             m.ListEntries: partial(self._list, ledger_id),
             m.ForceEntries: partial(self._force, ledger_id),

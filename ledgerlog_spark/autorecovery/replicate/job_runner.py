@@ -15,7 +15,7 @@ Performers = Mapping[type, Callable[[Any], Awaitable[Any]]]
 
 
 async def run_job(machine: LedgerReplication, performers: Performers) -> JobEnded:
-    """Run a machine to its end. If it is cancelled, the lock is still held."""
+    """Run a machine to its end. If this call is cancelled, the lock is still held."""
     perform: Performers = {StartTimer: _wait, **performers}
     effects: list[Effect] = machine.begin()
     while not isinstance(effects[-1], JobEnded):

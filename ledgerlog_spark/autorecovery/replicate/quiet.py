@@ -14,7 +14,7 @@ class QuietLedgers:
         self._seen: dict[int, tuple[int, float]] = {}
 
     def measure(self, ledger_id: int, last_entry_id: int, now_ms: float) -> int:
-        """Note the last entry of a ledger. Return how long it has been the last one, in ms."""
+        """Note the last entry of a ledger. Return the time since it was first noted, in ms."""
         before = self._seen.get(ledger_id)
         if before is None or before[0] != last_entry_id:
             self._seen.pop(ledger_id, None)

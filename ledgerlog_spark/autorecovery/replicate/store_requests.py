@@ -36,7 +36,7 @@ RECOVERY_PAUSE_SECONDS = 0.02
 """The pause after each recovery, so that a worker fences at most 50 ledgers a second."""
 
 Recover = Callable[[int, bytes, int], Awaitable[LedgerMetadata]]
-"""Fences and closes a ledger: its id, its password, and the floor."""
+"""A function that fences and closes a ledger. It gets the ledger id, the password and the floor."""
 
 
 class FencePace:
@@ -85,7 +85,7 @@ class StoreRequests:
             floor_of: Reads the last entry of a ledger that a log lists.
             recover: Closes a ledger.
             read_lac: Reads the LAC of a ledger on a bookie.
-            quiet: When open ledgers got their last entry.
+            quiet: Measures the time since open ledgers got their last entry.
             fences: Limits the recoveries of the worker.
         """
         self._stores = stores
@@ -170,7 +170,7 @@ class StoreRequests:
         return m.LockReleased(effect.request)
 
     async def release(self) -> None:
-        """Release the lock if this session holds it. After an error, the worker does it later."""
+        """Release the lock if this session has it. After an error, the worker releases it later."""
         lock, self.lock = self.lock, None
         if lock is not None and self._stores.replication_locks.is_held(lock):
             try:

@@ -50,12 +50,12 @@ NEXT_PART_SECONDS = 1.0
 """The next part of a long queue is walked after this time, if no task of the last part is due."""
 REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
-"""Maximum number of ledgers of each queue that one look reads. The next look reads the following
+"""Maximum number of ledgers that one walk of a queue reads. The next walk reads the following
 ledgers."""
 JOBS_OPEN_MAX = 1_000
 """Maximum number of jobs, including those that only wait for the writer of an open ledger."""
 DETAIL_MAX = 500
-"""Characters of an unexpected error that a note contains."""
+"""Maximum number of characters of an unexpected error in a note."""
 NOTED_FAILURES = 3
 """After this number of failures in a row, a note states why a ledger is not healed. Only the first
 failure and the failure with this number are reported as events, so a ledger has few log lines."""
@@ -83,7 +83,7 @@ class WorkerSettings:
 
 @dataclass(slots=True)
 class WorkerCounters(CopyCounters):
-    """The work that a worker has done since its begin."""
+    """The work that a worker has done since its start."""
 
     ledgers_healed: int = 0
     jobs_failed: int = 0
@@ -115,7 +115,7 @@ class ReplicationWorker:
     """Heals ledgers while `run` runs.
 
     Attributes:
-        counters: The work that it has done.
+        counters: The work that the worker has done.
         state: `working`, `idle` or `disabled`.
     """
 
@@ -160,7 +160,7 @@ class ReplicationWorker:
         self._candidates: list[TaskKey] = []  # found by the newest walk, without a job
         self._places = asyncio.Semaphore(self._settings.jobs_max)
         self._waiting = 0  # jobs in their grace time, which need no place
-        self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest look at a queue
+        self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest walk of a queue
         self._walk_due = 0.0
         self._is_changed = True
         self._is_lost = False
@@ -261,7 +261,7 @@ class ReplicationWorker:
     async def _queued(self) -> list[TaskKey]:
         """The next tasks of the queues, marks first. Each worker takes them in a random order.
 
-        A look at a long queue continues where the last look ended. So failed tasks that wait do not
+        A walk of a long queue continues where the last walk ended. So failed tasks that wait do not
         hide the tasks after them.
         """
         stores = self._parts.stores
@@ -373,7 +373,7 @@ class ReplicationWorker:
                 await notes.delete(ledger_id, found.version)
 
     async def _drop_jobs(self) -> None:
-        """Cancel all jobs. Each releases its lock if the session of the lock still lives."""
+        """Cancel all jobs. Each job releases its lock if the session of the lock still lives."""
         jobs = list(self._jobs)
         for task in jobs:
             task.cancel()
@@ -388,7 +388,7 @@ class ReplicationWorker:
 
     @property
     def candidates_count(self) -> int:
-        """Number of tasks that the newest look at the queues found, and that have no job."""
+        """Number of tasks that the newest walk of the queues found, and that have no job."""
         return len(self._candidates)
 
     async def _report_for_ever(self) -> None:

@@ -91,7 +91,7 @@ class VacationRunner:
         task.add_done_callback(self._on_performed)
 
     def _on_performed(self, task: asyncio.Task[None]) -> None:
-        """Let `run` raise an unexpected error, which no event can report."""
+        """Store an unexpected error, which `run` then raises, because no event can report it."""
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._defect = error
@@ -148,7 +148,7 @@ class VacationRunner:
         return m.MovesQueued(effect.request)
 
     async def _count(self, effect: m.CountMoves) -> m.Event:
-        """Count all notes. Only one vacation runs at a time, so few notes are of other moves."""
+        """Count all moves. Only one vacation runs at a time, so few are of other bookies."""
         count = 0
         async for _ in self._stores.moves.walk():
             count += 1

@@ -29,7 +29,7 @@ async def holdings(stores: MetadataStores, bookie_id: str) -> Holdings:
 
 
 async def surroundings(stores: MetadataStores, bookie_id: str) -> Surroundings:
-    """Read the cluster around a bookie."""
+    """Read the state of the cluster for the vacation of a bookie."""
     registration = stores.registration
     await registration.sync()
     writable, read_only = await registration.writable(), await registration.read_only()

@@ -26,8 +26,8 @@ async def run_vacations(
 ) -> None:
     """Run each vacation to its end, and look for further ones, until this call is cancelled.
 
-    The lease only saves work. A process that has lost it may still run without harm, because each
-    write compares versions. One vacation runs at a time, in the order of the bookies' ids.
+    The lease only saves work. A process that has lost the lease may still run without harm, because
+    each write compares versions. One vacation runs at a time, in the order of the bookies' ids.
     """
     pause, swept_in = 0.0, 0
     try:

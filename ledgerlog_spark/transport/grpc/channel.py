@@ -109,6 +109,6 @@ async def _stub_of(channel: ChannelTask) -> Any:
 
 
 async def close(channel: ChannelTask) -> None:
-    """Close a channel. Does nothing if the channel could not be opened."""
+    """Close a channel. Do nothing if the channel could not be opened."""
     with contextlib.suppress(*UNREACHABLE):
         await (await forever(channel, "`connect` has a deadline")).close(None)

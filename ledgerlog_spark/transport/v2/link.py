@@ -109,7 +109,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # a task that never began has not done this
+            self._connecting = None  # a task that never began did not reset it
         connections = self._connections
         self.drop()
         for connection in connections:

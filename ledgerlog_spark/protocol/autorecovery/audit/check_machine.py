@@ -41,7 +41,8 @@ Steps = Generator[Any, Any, T]
 
 PAGE_RECORDS = 256
 HOLES_MAX = 64
-"""Maximum number of holes of one ledger in one note. More holes are joined to wider ones."""
+"""Maximum number of holes of one ledger in one note. If there are more, they are joined into fewer,
+wider holes."""
 NOTE_ATTEMPTS_MAX = 20
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 

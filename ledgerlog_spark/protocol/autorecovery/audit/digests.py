@@ -43,9 +43,11 @@ RATE_BYTES_PER_SECOND = 16 << 20
 VERIFIED_ENTRIES_MAX = 256
 POSITION_SIZE_BYTES = 64 << 20
 UNKNOWN_ENTRIES_MAX = 3
-"""After this number of unknown entries of a fragment on one bookie, the check omits the rest."""
+"""After this number of unknown entries of a fragment on one bookie, the check omits the other
+entries of the fragment on this bookie."""
 COPY_HOLES_MAX = 1_000
-"""Maximum number of holes of a fragment on one bookie. More holes are joined to wider ones."""
+"""Maximum number of holes of a fragment on one bookie. If there are more, they are joined into
+fewer, wider holes."""
 WAIT_MS_MIN = 20
 """Shorter waits are added up, until they have this duration together."""
 
@@ -55,8 +57,8 @@ class DigestSettings:
     """The times and the rate of the digest check.
 
     Attributes:
-        interval_ms: Time from the begin of one check of all copies to the begin of the next one.
-        rate_bytes_per_second: Limit of the bytes that are read.
+        interval_ms: Time from the start of one check of all copies to the start of the next one.
+        rate_bytes_per_second: Maximum number of bytes that are read in a second.
         poll_ms: Time between two tests whether a check is due.
     """
 
@@ -145,7 +147,7 @@ class DigestCheck(CheckMachine):
     def _copy(
         self, record: LedgerRecord, fragment: Fragment, end: int, index: int
     ) -> Steps[list[FoundHole]]:
-        """Read the copies of a fragment on one bookie. Return those that are absent or damaged."""
+        """Read the copies of a fragment on one bookie. Return the absent and the damaged copies."""
         bookie_id, quorum = fragment.ensemble[index], record.metadata.quorum
         position, unknown, bad = fragment.first_entry_id, 0, list[FoundHole]()
         while ids := owned_from(quorum, index, position, end):

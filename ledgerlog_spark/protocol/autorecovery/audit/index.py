@@ -1,7 +1,7 @@
-"""The index of the auditor: which bookies the records name, in memory.
+"""The index of the auditor, in memory: the bookies that each record names.
 
-The index proposes ledgers. Only records that were just read decide, because a record may have
-changed since the last walk (AUTORECOVERY.md#N6).
+The index proposes ledgers. A proposed ledger is marked only after its record was read again,
+because the record may have changed since the last walk (AUTORECOVERY.md#N6).
 
 Most ledgers have the same few sets of bookies, so each set is stored once. 100,000 ledgers take
 about 20 MB during a walk.
@@ -22,8 +22,8 @@ class LedgerIndex:
         """Create an empty index."""
         self._numbers: dict[frozenset[str], int] = {}  # the number of each set of names
         self._sets: list[frozenset[str]] = []
-        self._whole: dict[int, int] = {}  # ledger id to number, of the last whole walk
-        self._newer: dict[int, int] = {}  # of the walk that is under way
+        self._whole: dict[int, int] = {}  # ledger id to number of its set, of the last whole walk
+        self._newer: dict[int, int] = {}  # the same, of the walk that is under way
         self.is_whole = False
 
     def __len__(self) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterState
 
 HELD_SESSIONS = 2
-"""Number of session times for which losses are held back in a storm."""
+"""Number of session time-outs for which losses are held in a storm."""
 
 
 class LossStage(Enum):
@@ -38,7 +38,7 @@ class WaitKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LossWait:
-    """A wait. A machine restarts its timer only if the wait has changed."""
+    """One wait of losses. The machine restarts its timer only if the wait has changed."""
 
     kind: WaitKind
     duration_ms: int = 0
@@ -142,7 +142,7 @@ class BookieLosses:
         return wanted
 
     def _lost(self, state: ClusterState, candidates: frozenset[str]) -> frozenset[str]:
-        """The candidates that are registered neither way (AUTORECOVERY.md#N1)."""
+        """The candidates that are not registered (AUTORECOVERY.md#N1)."""
         return candidates - state.registered
 
     def _forget(self, bookie_id: str) -> None:
@@ -157,7 +157,7 @@ class BookieLosses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """If the delay was written, request an audit for the same value, or restart the wait."""
+        """If the delay was written, restart the wait; if it is the same, request an audit."""
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return

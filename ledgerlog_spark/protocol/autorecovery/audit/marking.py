@@ -72,7 +72,7 @@ class MarkingWalk:
         self._proposals: deque[int] = deque()
         self._proposed_last = BEFORE_ALL
         self._marked: dict[int, int] = {}  # ledger id to the version of the proposed record
-        self._whole: frozenset[str] = frozenset()  # bookies that were ripe in the whole walk
+        self._whole: frozenset[str] = frozenset()  # bookies to mark during the whole walk
         self._has_wrapped = False
         self._reading: int | None = None
         self._is_proposal = False
@@ -153,7 +153,7 @@ class MarkingWalk:
         return [*effects, *self._next_page(ripe)]
 
     def take_handled(self) -> frozenset[str]:
-        """The bookies that were ripe during the whole walk that has ended."""
+        """The bookies whose ledgers were to be marked during the whole walk that has ended."""
         return self._whole
 
     def _is_found(self, record: LedgerRecord, ripe: frozenset[str]) -> bool:
@@ -168,7 +168,7 @@ class MarkingWalk:
             record = self._todo[0]
             lost = record.names & ripe
             if not lost:
-                self._todo.popleft()  # its bookies have returned, or auto-recovery is disabled
+                self._todo.popleft()  # its lost bookies have returned, or auto-recovery is disabled
                 continue
             if self._marks_since_read >= self._limits.marks_between_reads:
                 self.needs_cluster = True

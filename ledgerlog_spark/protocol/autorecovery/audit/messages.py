@@ -1,7 +1,8 @@
 """The events and effects of the machines of the audit.
 
 Each effect with a `request` number gets exactly one reply with this number. An effect without a
-number has no reply. `StartTimer` and `TimerFired` are those of the ledger machines.
+number has no reply. `StartTimer` and `TimerFired` are defined in the messages of the ledger
+machines.
 """
 
 from __future__ import annotations
@@ -302,7 +303,8 @@ class FoundHole:
         first_entry_id: The first missing copy. The bookie may hold some of the copies between the
             first and the last one.
         last_entry_id: The last missing copy.
-        is_damaged: Whether the bookie holds the copies, but damaged. Then its list contains them.
+        is_damaged: Whether the bookie holds the copies, but they are damaged. The list of the
+            bookie then contains these copies.
     """
 
     bookie_id: str
@@ -327,7 +329,7 @@ class WriteHole:
 
 @dataclass(frozen=True, slots=True)
 class WriteMove:
-    """Report bookies whose copies of a ledger must get another home. Reply: `NoteWritten`."""
+    """Report bookies whose copies of a ledger must move to other bookies. Reply: `NoteWritten`."""
 
     request: int
     ledger_id: int
@@ -381,9 +383,9 @@ class CheckTimeRead:
 
     Attributes:
         is_read: Whether the store answered.
-        elapsed_ms: Time since the begin of the last complete check, by the store's clock. If the
-            store contains only the time of the end of this check: time since this end. None
-            without a complete check.
+        elapsed_ms: Time since the start of the last complete check, by the store's clock. If the
+            store contains only the end of this check, this is the time since the end. The value is
+            None if no check was completed.
         after: The largest ledger id that the present check has read; -1 if no check is under way.
     """
 
@@ -410,7 +412,7 @@ class StoreCheckTime:
 
 @dataclass(frozen=True, slots=True)
 class CheckEnded:
-    """A check of all ledgers, or of those that changed, has ended.
+    """A check of all ledgers, or of the changed ledgers, has ended.
 
     Attributes:
         ledgers: Number of ledgers that were checked.
@@ -431,7 +433,7 @@ class CheckLate:
     """A check of all ledgers takes longer than its interval. The check continues.
 
     Attributes:
-        elapsed_ms: Time since the begin of the check, without pauses.
+        elapsed_ms: Time since the start of the check, without pauses.
         interval_ms: The interval.
         after: The last ledger that was checked.
     """

@@ -1,7 +1,8 @@
 """The placement check: finds copies whose place breaks the policy (AUTORECOVERY.md#N14).
 
-A copy is reported only if fewer rules are broken with another bookie. So copies do not move for
-ever in a cluster that cannot keep the policy. One bookie of each fragment is reported at a time.
+A copy is reported only if fewer rules would be broken with another bookie. So copies do not move
+for ever in a cluster that cannot keep the policy. One bookie of each fragment is reported at a
+time.
 """
 
 from __future__ import annotations
@@ -128,8 +129,8 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
 def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
     """The numbers of hosts, regions and racks, each added up over all write sets.
 
-    The number of a write set counts only up to the number that the policy requires. The order of
-    the three numbers is that of their importance.
+    The number of a write set counts only up to the number that the policy requires. The three
+    numbers are in the order of their importance.
     """
     bookies = places.bookies
     goal = wanted(quorum, bookies, places.policy)

@@ -139,7 +139,7 @@ class ReplicaCheck(CheckMachine):
             record = newest
 
     def _holes_of(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[list[FoundHole]]:
-        """Compare the registered members' lists of entries. The other members have marks."""
+        """Compare the lists of the registered members. The `Auditor` handles the other members."""
         lists: dict[str, Sequence[tuple[int, int]]] = {}
         for bookie_id in members_of(record.metadata):
             if bookie_id not in registered:

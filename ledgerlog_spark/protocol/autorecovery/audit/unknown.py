@@ -1,7 +1,7 @@
 """Copies whose presence is unknown (AUTORECOVERY.md#N12).
 
-If a bookie does not answer, or may have lost records, it is unknown whether it has its copies.
-After `ROUNDS` rounds in this state, the copies count as missing. Each round begins at least
+If a bookie does not answer, or may have lost records, it is unknown whether the bookie has its
+copies. After `ROUNDS` rounds in this state, the copies count as missing. Each round begins at least
 `ROUND_MS` after the round before, so no clock is needed. The first round may begin directly after
 the check that found the copies.
 """

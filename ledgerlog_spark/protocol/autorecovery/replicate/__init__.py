@@ -1,9 +1,9 @@
 """Replication of one ledger: copies entries to the bookies that must hold them, then names them.
 
 A worker runs one `LedgerReplication` for each ledger that it takes from a queue
-(AUTORECOVERY.md#X1). The job works in passes. Each pass loads the record after a sync, lists what
-the members of the ledger hold, and decides again which copies are missing. So conflicts and changes
-of bookies need no special code: the next pass handles them.
+(AUTORECOVERY.md#X1). The job works in passes. Each pass loads the record after a sync, lists the
+entries that the members of the ledger hold, and decides again which copies are missing. So
+conflicts and changes of bookies need no special code: the next pass handles them.
 
     LoadTask, TakeLock
      │

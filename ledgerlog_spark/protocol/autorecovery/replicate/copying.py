@@ -73,8 +73,8 @@ class Copied:
     Attributes:
         connections: Numbers of the connections that carried the adds.
         unreadable: Entries that no bookie returned.
-        last_entry_id: An entry that the target stored; None if it got none.
-        given_up: Entries that an operator gave up, which no bookie may have.
+        last_entry_id: An entry that the target stored; None if it stored no entry.
+        given_up: Entries that an operator gave up. Possibly no bookie has them.
         is_cut: Whether too many reads failed, so that the rest of the index was not read.
     """
 

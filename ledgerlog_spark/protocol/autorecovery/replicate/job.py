@@ -87,8 +87,8 @@ class ReplicationSettings:
             bookie exists.
         passes_max: Maximum number of passes.
         conflicts_max: Maximum number of passes without progress.
-        targets_max: Number of bookies that are tried for an index in one pass.
-        splits_max: Number of holes around which a fragment is split in one write.
+        targets_max: Maximum number of bookies that are tried for an index in one pass.
+        splits_max: Maximum number of holes around which a fragment is split in one write.
     """
 
     grace_ms: int = 30_000
@@ -136,7 +136,7 @@ class LedgerReplication:
         return self._go_on(None)
 
     def handle(self, reply: Reply) -> list[Effect]:
-        """Take the reply to a request, and return the next effects when the step is complete."""
+        """Store the reply to a request, and return the next effects when the step is complete."""
         place = self._open.pop(reply.request, None)
         if place is None or self.has_ended:
             return []
@@ -145,7 +145,7 @@ class LedgerReplication:
 
     @property
     def entries_copied(self) -> int:
-        """Number of entries that bookies have stored in finished indexes."""
+        """Number of entries that bookies have stored, for indexes that are finished."""
         return self._entries
 
     def _go_on(self, replies: list[Reply | None] | None) -> list[Effect]:
@@ -226,7 +226,7 @@ class LedgerReplication:
         return (outcome, "") if deleted.is_deleted else (JobOutcome.CHANGED, "")
 
     def _load(self) -> Steps[bool]:
-        """Load the record after a sync, and the registrations. Return False if it is deleted."""
+        """Load the record after a sync, and the registrations. Return whether the record exists."""
         (loaded,) = yield (LoadMetadata(0, sync_first=True),)
         if loaded.outcome is MetadataOutcome.GONE:
             return False
@@ -365,7 +365,7 @@ class LedgerReplication:
     def _move(
         self, need: LackingCopies, target: str, identity: Identity, copying: CopyRun
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Copy what the target lacks. Then name the target if it holds the whole stripe durably.
+        """Copy the missing entries. Then name the target if it holds the whole stripe durably.
 
         The identity was read before the first copy (AUTORECOVERY.md#X7). Entries that no bookie
         returned stay with the old member.
@@ -404,7 +404,7 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force and then list the entries. Without a list, the connection must not have changed."""
+        """Force and list the entries. Without lists, the target must have kept its connection."""
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:

@@ -49,7 +49,8 @@ class DamagedCopies:
     Attributes:
         bookie_id: The bookie; "" stands for every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
-        ranges: The damaged entries. If empty, all entries of the fragment that the bookie holds.
+        ranges: The damaged entries. If there are no ranges, all entries of the fragment that the
+            bookie holds count as damaged.
     """
 
     bookie_id: str
@@ -59,7 +60,7 @@ class DamagedCopies:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """What a queue contains about the ledger.
+    """The content of a queue for one ledger.
 
     Attributes:
         version: The version of the note, or of the mark, before the lock was taken.
@@ -104,7 +105,7 @@ class UnreadableEntries:
 class JobOutcome(Enum):
     """Why a job ended.
 
-    After `HEALED` and `DELETED`, the task ends. After all others, a worker tries it again.
+    After `HEALED` and `DELETED`, the task is deleted. After other outcomes, it is tried again.
     """
 
     HEALED = "healed"
@@ -221,7 +222,7 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True)
 class ReportUnreadable:
-    """Store which entries are unreadable. Without entries, delete the report. Reply: `Reported`."""
+    """Store the unreadable entries. If there are none, delete the report. Reply: `Reported`."""
 
     entries: tuple[UnreadableEntries, ...]
     request: int = 0

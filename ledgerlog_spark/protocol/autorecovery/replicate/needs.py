@@ -25,9 +25,9 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
 
 
 class Kind(Enum):
-    """What a member needs."""
+    """The need of a member."""
 
-    REPLACE = "another bookie takes its index"
+    REPLACE = "another bookie replaces the member"
     FILL = "the member gets the entries that it lacks"
     PROBE = "the member has no list: its entries are read"
 
@@ -56,7 +56,7 @@ class LackingCopies:
 
 @dataclass(slots=True)
 class LackingByLists:
-    """What one pass found.
+    """The result of one comparison of the lists.
 
     Attributes:
         items: The needs, in the order of the fragments.
@@ -71,7 +71,7 @@ class LackingByLists:
 
     @property
     def reason(self) -> str:
-        """A text for operators: what the pass waits for."""
+        """The members that the pass waits for, with reasons, as a text for operators."""
         return "; ".join(f"{name} {why}" for name, why in islice(self.waits_for.items(), 3))
 
 
@@ -127,7 +127,7 @@ def _look_at_last(
 ) -> None:
     """Look at the last fragment of a ledger that is not closed.
 
-    A registered bookie never causes a fence. If it must be replaced, its writer replaces it.
+    A registered bookie never causes a fence. If it must be replaced, the writer replaces it.
     """
     for name in last.ensemble:
         if is_registered(registered, name):

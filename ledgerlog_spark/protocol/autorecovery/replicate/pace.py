@@ -1,8 +1,8 @@
 """The byte rate of a worker: a token bucket, which slows down while its targets are slow.
 
 The adds of a worker delay each other, above all the adds to one target. So the time of an add is
-divided by the number of bytes that were in flight when it was sent. The host passes the time. All
-times are readings of its monotonic clock.
+divided by the number of bytes that were in flight when the add was sent. The host passes the
+present time. All times are readings of the host's monotonic clock.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ GROWTH = 1.02
 """While targets are slow, their usual time rises by this factor a second. So if a cluster stays
 slower, its new speed counts as usual after some minutes."""
 FIRST_ADDS = 32
-"""The usual time is the mean of this number of adds. Before that, no target counts as slow."""
+"""The first usual time is the mean of this number of adds. Before that, no target counts as
+slow."""
 FIXED_BYTES = 64 << 10
 """A fixed number of bytes for each add, for the time that does not depend on its size. So runs of
 all sizes can be compared."""
@@ -79,7 +80,7 @@ class CopyPace:
     """Limits the bytes that a worker copies in a second (AUTORECOVERY.md#X11).
 
     Attributes:
-        bytes_per_second_max: The limit; 0 without a limit.
+        bytes_per_second_max: Maximum number of bytes in a second; 0 if there is no limit.
         factor: The part of the rate that is used now; at most 1.
     """
 
@@ -90,7 +91,7 @@ class CopyPace:
     _by_total: UsualTime = field(default_factory=UsualTime)
     _in_flight: Counter[str] = field(default_factory=Counter)  # bytes by target
     _changed_ms: float = 0.0
-    _measured: float = 0.0  # bytes per second, without a limit
+    _measured: float = 0.0  # bytes per second of a worker without a limit
     _measured_from_ms: float = 0.0
     _measured_bytes: int = 0
     _taken_ms: float = 0.0
@@ -105,7 +106,7 @@ class CopyPace:
         return self._due_ms - now_ms
 
     def rate(self) -> float:
-        """The bytes per second that may be copied now; 0 without a limit."""
+        """The bytes per second that may be copied now; 0 if there is no limit."""
         if self.bytes_per_second_max:
             return self.bytes_per_second_max * self.factor
         return max(UNLIMITED_RATE_MIN, self._measured * self.factor) if self.factor < 1 else 0.0
@@ -125,8 +126,9 @@ class CopyPace:
         """Note how long a target took for an add. Halve the rate while targets are slow.
 
         Targets are slow if adds are slow both for the bytes in flight to their target and for the
-        bytes in flight to all targets. If only the first is true, the worker itself may be busy
-        with other targets. If only the second is true, it may use fewer targets than before.
+        bytes in flight to all targets. If adds are slow only for the bytes to their target, the
+        worker itself may be busy with other targets. If they are slow only for the bytes to all
+        targets, the worker may use fewer targets than before.
         """
         self._by_target.note(duration_ms, load.target_bytes, now_ms)
         self._by_total.note(duration_ms, load.total_bytes, now_ms)

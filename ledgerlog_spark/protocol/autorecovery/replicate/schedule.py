@@ -45,7 +45,7 @@ class TaskSchedule:
                 yield key
 
     def next_due_ms(self, keys: Iterable[TaskKey]) -> float | None:
-        """When the next failed task without a job is due; None without such a task."""
+        """When the next failed task without a job is due; None if there is no such task."""
         failed = (self._failed.get(key) for key in keys if key[1] not in self._running)
         return min((one.due_ms for one in failed if one is not None), default=None)
 
@@ -102,7 +102,7 @@ class TaskSchedule:
     def reset(self) -> None:
         """A bookie has registered: every failed task is due now, and its next pause is short.
 
-        The bookie may not serve yet, and then the next attempt must not wait for minutes.
+        The bookie may not serve yet. If an attempt then fails, the next must not wait for minutes.
         """
         for failed in self._failed.values():
             failed.due_ms = 0.0

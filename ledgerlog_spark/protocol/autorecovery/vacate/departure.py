@@ -18,15 +18,15 @@ class Departure:
         walks: Number of complete walks through all ledgers. After the first walk, writers have left
             the bookie, or are leaving it.
         ledgers_total: Number of ledgers that the first walk found.
-        bytes_total: Approximate bytes of their copies on the bookie.
+        bytes_total: Approximate bytes on the bookie of the ledgers that the first walk found.
         ledgers_left: Number of ledgers that are not moved yet.
-        bytes_left: Approximate bytes of these copies.
+        bytes_left: Approximate bytes on the bookie of the ledgers that are not moved yet.
         blocked: The first ledgers that wait for their writers, at most `BLOCKED_MAX`. Their open
             last fragment names the bookie, and a worker never closes a ledger because of a bookie
             that is registered.
         unreadable: The first ledgers whose metadata cannot be read, at most `BLOCKED_MAX`. They
             may name the bookie.
-        blocked_count: Number of all ledgers of both kinds.
+        blocked_count: Number of all ledgers that wait for their writers or cannot be read.
     """
 
     deletes_cookie: bool = False

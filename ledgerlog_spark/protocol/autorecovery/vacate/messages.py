@@ -167,7 +167,7 @@ class MovesCounted:
 
 @dataclass(frozen=True, slots=True)
 class VacationWritten:
-    """Answer to `WriteVacation` and `Retire`. After OK, `version` is that of the new value."""
+    """Answer to `WriteVacation` and `Retire`. After OK, `version` is the new version."""
 
     request: int
     outcome: VacationOutcome

@@ -26,10 +26,11 @@ class Holdings:
 
     Attributes:
         bookie_id: The bookie.
-        ledgers: Number of ledgers that name it.
-        size_bytes: Approximate payload bytes of their copies on it.
-        open_ledgers: Number of these ledgers that are not closed. Their bytes are not known.
-        shapes: The ensembles that name it, with the number of their fragments. Above
+        ledgers: Number of ledgers that name the bookie.
+        size_bytes: Approximate payload bytes of the copies on the bookie.
+        open_ledgers: Number of ledgers that name the bookie and are not closed. Their bytes are not
+            known.
+        shapes: The ensembles that name the bookie, with the number of their fragments. Above
             `ENSEMBLES_MAX`, further ensembles are left out.
     """
 
@@ -82,7 +83,7 @@ class Surroundings:
         return tuple(name for name in self.writable if name != bookie_id)
 
     def free_elsewhere(self, bookie_id: str) -> int | None:
-        """The free bytes of all targets; None if they are unknown for one of them."""
+        """The free bytes of all targets; None if the free bytes of one target are unknown."""
         free = [self.free_bytes.get(name) for name in self.targets(bookie_id)]
         known = [one for one in free if one is not None]
         return sum(known) if len(known) == len(free) else None

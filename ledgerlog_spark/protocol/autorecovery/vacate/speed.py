@@ -14,8 +14,8 @@ class VacatingRate:
     """The speed of the moves.
 
     Attributes:
-        ledgers_per_s: Ledgers that move in a second.
-        bytes_per_s: Bytes that move in a second.
+        ledgers_per_s: Number of ledgers that move in a second.
+        bytes_per_s: Number of bytes that move in a second.
         left_s: Estimated seconds to the end; None if nothing moved in the window.
     """
 

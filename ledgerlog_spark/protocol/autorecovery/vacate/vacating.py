@@ -30,11 +30,11 @@ class VacatingSettings:
     """Times of a vacation, in ms.
 
     Attributes:
-        quiet_ms: The quiet time. It begins with the first look that finds the bookie not writable.
-            A walk that begins after this time may end the vacation. No list of writable bookies
-            that a client uses is as old as this time.
+        quiet_ms: The quiet time, which begins when the machine first finds that the bookie is not
+            writable. A walk that begins after this time may end the vacation. No client uses a list
+            of writable bookies that is as old as this time.
         poll_ms: Time between two looks at the bookie and the moves.
-        walk_ms: Time after which the ledgers are walked again although moves are left.
+        walk_ms: Time after which the next walk begins, even if moves are left.
     """
 
     quiet_ms: int = 60_000
@@ -61,8 +61,8 @@ class VacatingPhase(Enum):
 class _Walk:
     """A walk through all ledgers."""
 
-    is_quiet: bool  # whether it began after the quiet time
-    returns: int  # the starts of the bookie before it began
+    is_quiet: bool  # whether the walk began after the quiet time
+    returns: int  # the starts of the bookie before the walk began
     after: int = -1
     ledgers: int = 0
     size_bytes: int = 0
@@ -80,8 +80,9 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         self.bookie_id = bookie_id
         self.settings = settings or VacatingSettings()
         self._numbers = RequestNumbers()
-        self._pending = 0  # the request that the machine waits for
-        # runs since the bookie was first seen with its present registration, and not writable
+        self._pending = 0  # the request whose reply the machine waits for
+        # this timer runs since the bookie was first found not writable with its present
+        # registration
         self._quiet_timer = 0
         self._is_quiet = False
         self._registration: int | None = None
@@ -107,7 +108,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         before, self._version = self._version, event.found.version
         self._departure = event.found.value
         if before is not None and before.incarnation != self._version.incarnation:
-            # The vacation was cancelled meanwhile, so the bookie was writable.
+            # The vacation was cancelled meanwhile, so the bookie may have been writable.
             self._forget_quiet()
             self._left_at_walk = None
         if self._departure.is_over:
