@@ -1,7 +1,7 @@
 """Auto-recovery: the hosts of the auditor and of the replication workers.
 
 - `audit`, `replicate`: the hosts of the auditor and of the workers. `vacate`: the hosts of
-  vacations, and the survey before one begins.
+vacations, and the survey before a vacation begins.
 - `composed`: connects all of these hosts in one process. `daemon`: runs them as a separate process.
 - `events`: describes what happens, for log lines. `accepted`: reads the entries that an operator
   gave up.

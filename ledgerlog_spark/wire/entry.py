@@ -27,7 +27,7 @@ _I64_MAX = (1 << 63) - 1
 
 FEW_ENTRIES = 3
 """Up to this number of entries, it is faster to decode the entries one by one. That takes 3 us for
-an entry, but decoding by columns takes at least 30 us."""
+an entry, but decoding a batch by columns takes at least 30 us."""
 
 EncodedEntry = tuple[bytes, Buffer]
 """The header with the digest, and the payload as the caller passed it."""

@@ -163,7 +163,7 @@ class FrameSplitter:
 
     @property
     def held_bytes(self) -> int:
-        """Number of bytes of an incomplete frame that were received."""
+        """Number of received bytes of an incomplete frame."""
         return self._end - self._start
 
     @property

@@ -69,8 +69,8 @@ class WorkerSettings:
     """Limits of a worker.
 
     Attributes:
-        jobs_max: Number of ledgers that are healed at the same time.
-        bytes_per_second_max: Bytes that are copied in a second; 0 sets no limit.
+        jobs_max: Maximum number of ledgers that are healed at the same time.
+        bytes_per_second_max: Maximum number of bytes that are copied in a second; 0 means no limit.
         request_timeout_ms: Deadline of each request to a bookie.
         job: Limits of each job.
     """
@@ -360,7 +360,7 @@ class ReplicationWorker:
             await self._note(key, ended, failures)
 
     async def _note(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
-        """Store why a ledger is not healed after three failures. A success deletes the note."""
+        """After three failures, store why a ledger is not healed. A success deletes the note."""
         notes, ledger_id = self._parts.stores.attempts, key[1]
         if failures >= NOTED_FAILURES:
             now_ms = time.time_ns() // 1_000_000

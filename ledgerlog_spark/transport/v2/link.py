@@ -1,4 +1,4 @@
-"""The connection of one lane to one bookie: looks it up, connects, and waits after failures.
+"""The connection of one lane to one bookie: looks up the bookie, connects, waits after failures.
 
 A request is sent on the existing connection, or waits for the connection that is being opened. If
 the connection cannot be opened, all waiting requests fail with `Code.UNAVAILABLE`. Further requests

@@ -194,7 +194,7 @@ class DigestCheck(CheckMachine):
 
 
 def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
-    """Join holes of a fragment on one bookie if the bookie has no other entry between them.
+    """Join holes of a fragment on one bookie if no entry of its stripe is between them.
 
     So a bookie that lacks all entries of a fragment has one hole, and the list stays small.
     """
