@@ -40,7 +40,7 @@ def worst(one: Code, other: Code) -> Code:
     """Return the worse of two codes, as the outcome of a run with different codes for its entries.
 
     The worst codes concern the whole ledger (fenced, wrong key). Codes with an unknown outcome come
-    next, because a part of the run may be stored. Refusals by the bookie come after them.
+    next, because a part of the run may be stored. Refusals by the bookie come after these codes.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 

@@ -55,8 +55,8 @@ def decode_note(kind: type[Note], data: bytes) -> Note:
         raise WireFormatError(f"not a note of auto-recovery ({error}): {data[:40]!r}") from error
     raise WireFormatError(
         f"a note has type {str(name)[:40]!r} and format {str(version)[:40]!r}, but this release "
-        f"reads here only {kind.__name__!r} with format {FORMAT}; use a newer release if one wrote "
-        "the note",
+        f"reads here only {kind.__name__!r} with format {FORMAT}; use a newer release if a "
+        "newer one wrote the note",
         format=version,
     )
 

@@ -44,8 +44,8 @@ class Topology:
         data = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
         if len(data) > SIZE_BYTES_MAX:
             raise WireFormatError(
-                f"the topology has {len(data)} bytes, and its node at most {SIZE_BYTES_MAX}: set "
-                "racks and regions in the settings of the bookies instead",
+                f"the topology has {len(data)} bytes, but at most {SIZE_BYTES_MAX} are allowed: "
+                "set racks and regions in the settings of the bookies instead",
                 size_bytes=len(data),
             )
         return data

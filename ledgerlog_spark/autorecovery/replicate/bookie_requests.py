@@ -36,7 +36,7 @@ class CopyTransport(BookieTransport, EntryLister, Protocol):
     """A transport that also lists entries, and counts its connections."""
 
     def recovery_connections(self, bookie_id: str) -> int:
-        """Number of connections for recovery adds that were made to a bookie."""
+        """Number of connections to a bookie that were opened for recovery adds."""
 
 
 class ControlReads(Protocol):

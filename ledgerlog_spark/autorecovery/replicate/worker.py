@@ -242,7 +242,7 @@ class ReplicationWorker:
         return max(0, min(places, JOBS_OPEN_MAX - len(self._jobs)))
 
     def _fill(self) -> bool:
-        """Begin jobs for the candidates that are due. Return whether all places are taken."""
+        """Begin jobs for the candidates that are due. Return whether no further job may begin."""
         due = self._schedule.due(tuple(self._candidates), _now_ms())
         # `due` omits ledgers with a job, so a ledger of two queues has one job at a time.
         for key in islice(due, self._free_places()):

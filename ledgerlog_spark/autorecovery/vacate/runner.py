@@ -141,7 +141,7 @@ class VacationRunner:
         return m.LedgersWalked(effect.request, page, True, unreadable)
 
     async def _queue(self, effect: m.QueueMoves) -> m.Event:
-        assert self._vacation is not None, "it was loaded before this walk"
+        assert self._vacation is not None, "the vacation was loaded before this walk"
         note = Moves((Move(self._bookie_id, reason=MoveReason(self._vacation.kind.value)),))
         moves = self._stores.moves
         await asyncio.gather(*(moves.add(ledger_id, note) for ledger_id in effect.ledger_ids))
@@ -180,7 +180,7 @@ class VacationRunner:
         effect: m.WriteVacation | m.Retire,
         write: Callable[[Vacation], Awaitable[Version]],
     ) -> m.Event:
-        assert self._vacation is not None, "it was loaded before this write"
+        assert self._vacation is not None, "the vacation was loaded before this write"
         vacation = with_departure(self._vacation, effect.departure)
         try:
             version = await write(vacation)

@@ -22,7 +22,7 @@ HELD_SESSIONS = 2
 class LossStage(Enum):
     """The progress of the handling of one lost bookie."""
 
-    NEW = "it waits"
+    NEW = "its loss waits"
     RIPE = "its ledgers are marked now"
     HANDLED = "all its ledgers were marked"
     AGAIN = "all its ledgers were marked, and are marked again now"
@@ -32,7 +32,7 @@ class WaitKind(Enum):
     """Why losses wait."""
 
     NONE = "nothing waits"
-    HOLD = "too many bookies are lost, or the store was away"
+    HOLD = "too many bookies are lost, or the store was unavailable"
     DELAY = "one bookie is lost, which may come back"
 
 

@@ -139,7 +139,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         """The bookie is not writable: end the vacation, count the moves, or walk."""
         walk, self._walk = self._walk, None
         departure, left = self._departure, self._left_at_walk
-        assert departure is not None, "it was loaded before this look"
+        assert departure is not None, "the vacation was loaded before this look"
         if walk is not None and self._may_end(walk) and walk.returns == departure.returns:
             return self._retire()
         is_due = self._polls * self.settings.poll_ms >= self.settings.walk_ms
@@ -156,7 +156,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         return walk.ledgers == 0 and walk.is_quiet
 
     def _begin_walk(self) -> list[m.Effect]:
-        assert self._departure is not None, "it was loaded before this walk"
+        assert self._departure is not None, "the vacation was loaded before this walk"
         self._walk, self._polls = _Walk(self._is_quiet, self._departure.returns), 0
         self.phase = VacatingPhase.WALKING
         return [m.WalkLedgers(self._next(), -1, sync_first=True)]
@@ -193,7 +193,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
     def _walk_on(self) -> list[m.Effect]:
         walk, departure = self._walk, self._departure
         assert walk is not None, "a walk is pending"
-        assert departure is not None, "it was loaded before the walk"
+        assert departure is not None, "the vacation was loaded before the walk"
         if not walk.is_last:
             self.phase = VacatingPhase.WALKING
             return [m.WalkLedgers(self._next(), walk.after, sync_first=False)]
@@ -218,7 +218,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         if event.request != self._pending:
             return []
         departure = self._departure
-        assert departure is not None, "it was loaded before this count"
+        assert departure is not None, "the vacation was loaded before this count"
         assert self._left_at_walk is not None, "moves are counted after a walk"
         ledgers, size_bytes = self._left_at_walk
         left = min(event.count, ledgers)
@@ -232,7 +232,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         return self._pause() if noted == departure else self._write(noted)
 
     def _write(self, departure: Departure) -> list[m.Effect]:
-        assert self._version is not None, "it was loaded before this write"
+        assert self._version is not None, "the vacation was loaded before this write"
         self.phase = VacatingPhase.WRITING
         self._departure = departure
         return [m.WriteVacation(self._next(), departure, self._version)]
@@ -242,8 +242,8 @@ class Vacating(TableMachine[m.Event, m.Effect]):
 
         If the bookie has returned meanwhile, the write fails (AUTORECOVERY.md#Y7).
         """
-        assert self._departure is not None, "it was loaded before this write"
-        assert self._version is not None, "it was loaded before this write"
+        assert self._departure is not None, "the vacation was loaded before this write"
+        assert self._version is not None, "the vacation was loaded before this write"
         over = replace(self._departure, is_over=True, ledgers_left=0, bytes_left=0)
         self.phase = VacatingPhase.RETIRING
         kind = m.Retire if over.deletes_cookie else m.WriteVacation
