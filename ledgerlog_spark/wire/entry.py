@@ -159,7 +159,7 @@ class EntryCodec:
     def _refusal(self, stored: Buffer, ledger_id: int, entry_id: int) -> WireFormatError:
         found = decode_entry_header(stored)
         if found.ledger_id != ledger_id or entry_id not in (found.entry_id, NO_ENTRY):
-            what = f"their header is that of entry {found.entry_id} of ledger {found.ledger_id}"
+            what = f"their header names entry {found.entry_id} of ledger {found.ledger_id}"
         elif found.last_add_confirmed < NO_ENTRY:
             what = f"their last add confirmed is {found.last_add_confirmed}"
         elif found.length < len(stored) - self.overhead_bytes:

@@ -24,7 +24,7 @@ _logger = logging.getLogger(__name__)
 async def run_vacations(
     member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
 ) -> None:
-    """Run each vacation to its end, and look for further ones, until this call is cancelled.
+    """Run each vacation to its end, and look for other vacations, until this call is cancelled.
 
     The lease only saves work. A process that has lost the lease may still run without harm, because
     each write compares versions. One vacation runs at a time, in the order of the bookies' ids.

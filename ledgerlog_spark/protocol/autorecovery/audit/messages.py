@@ -231,7 +231,7 @@ class ListOutcome(Enum):
     UNKNOWN = "unknown"
     """The bookie did not answer, or may have lost records of the ledger."""
     UNSUPPORTED = "unsupported"
-    """The bookie cannot list the entries, so only reads show what it holds."""
+    """The bookie cannot list the entries, so only reads show which entries it has."""
 
 
 @dataclass(frozen=True, slots=True)

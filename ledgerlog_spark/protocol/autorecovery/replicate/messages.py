@@ -113,11 +113,11 @@ class JobOutcome(Enum):
     NOTHING = "the queue does not contain the ledger"
     LOCKED = "another worker has the ledger"
     NO_SPARE = "no bookie can take a copy"
-    WAITING = "a member of the ledger is away, or it is unknown what it holds"
+    WAITING = "a member of the ledger is away, or its list of entries is unknown"
     UNREADABLE = "entries could not be read from any bookie"
     COPIES_DIFFER = "copies without a digest differ"
     NO_KEY = "the metadata has no password, so no entry can be added"
-    TARGET_FAILED = "the bookies that should take a copy failed"
+    TARGET_FAILED = "the bookies that were chosen for a copy failed"
     RECOVERY_FAILED = "the ledger could not be closed"
     CONFLICTS = "other clients changed the ledger too often"
     UNAVAILABLE = "the metadata store did not answer"
@@ -342,7 +342,7 @@ class RegisteredListed:
 class EntriesListed:
     """With OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
 
-    With any other code, it is unknown what the bookie holds.
+    With any other code, it is unknown which entries the bookie holds.
 
     Attributes:
         given_up: The entries that an operator gave up, ascending. `ranges` contains them too, so

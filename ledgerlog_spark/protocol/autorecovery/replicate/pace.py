@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 SLOWER_FACTOR = 2.0
-"""Targets are slow if their newest adds take this many times the usual time."""
+"""Targets are slow if their newest adds take more than this number of times the usual time."""
 STEP_MS = 1_000
 """The rate is halved, or doubled again, at most once in this time."""
 FACTOR_MIN = 1 / 64
