@@ -1,9 +1,10 @@
 """How fast is a scan of one of 20 columns, and how many bytes does it read?
 
-All columns have random numbers, which no compression makes smaller, so the columns have equal
-sizes. The numbers of bytes come from the metrics of the bookies. The script also compares writes
-with and without slices in the index. These writes alternate in one process without Spark. The scans
-run twice: directly on the bookies of this machine, and through a link that carries 100 MB/s.
+All columns have random numbers, which cannot be compressed, so the columns have equal sizes. The
+numbers of bytes come from the metrics of the bookies. The script also compares writes with and
+without slices in the index. These writes alternate in one process without Spark. The scans run
+twice: with direct connections to the bookies of this machine, and through a link that carries 100
+MB/s.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ def bytes_out(ports: list[int]) -> int:
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Rows of random numbers. The batches have different values."""
+    """Batches with `rows` rows of random numbers in total. Each batch has other values."""
     source = random.Random(rows)
     noise = pa.py_buffer(source.randbytes(8 * (BATCH_ROWS + len(COLUMNS) + rows // BATCH_ROWS)))
     for number in range(rows // BATCH_ROWS):
@@ -96,7 +97,7 @@ def batches(rows: int) -> Iterator[pa.RecordBatch]:
 
 
 def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
-    """The seconds that a write takes, and its stored bytes."""
+    """Write the rows to a log. Return the time of the write in s, and its stored bytes."""
     fields = [{"name": name, "type": "long", "nullable": True, "metadata": {}} for name in COLUMNS]
     text = json.dumps({"type": "struct", "fields": fields})
     rows_to_write = list(batches(rows))

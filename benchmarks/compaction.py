@@ -1,6 +1,6 @@
 """How much slower are appends while the bookies compact their files at the default rate?
 
-Two ledgers share files, and one ledger is deleted. The bookies then get the request to collect
+Two ledgers share files, and one ledger is deleted. Then the bookies are requested to collect
 garbage and to compact. The appends of a third ledger are measured while all bookies copy entries,
 and again after the bookies have finished. In each round, the bookies have enough entries to copy
 for the whole measurement.
@@ -34,7 +34,7 @@ SIZE_BYTES = 64 * KIB
 SMALL_SIZE_BYTES = KIB
 RATE_BYTES_PER_S = int(BookieSettings.model_fields["compaction_bytes_per_s"].default)
 SPARE_SECONDS = 3
-"""The seconds that compaction lasts longer than the measurements."""
+"""The time by which compaction lasts longer than the measurements, in seconds."""
 POLL_SECONDS = 0.5
 IDLE_POLLS = 8
 
@@ -43,7 +43,7 @@ def fill(client: BlockingClient, seconds: float) -> None:
     """Write two ledgers to the same files, and delete one ledger."""
     stays, goes = (client.create_ledger(ensemble_size=3, write_quorum=3) for _ in range(2))
     payload = os.urandom(SIZE_BYTES)
-    # Each live byte counts twice against the rate: it is read and written.
+    # Each live byte counts twice in the rate, because it is read and written.
     pairs = int(seconds * RATE_BYTES_PER_S / 2 / SIZE_BYTES)
     for _ in range(pairs):
         stays.append_async(payload)

@@ -54,7 +54,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """The number of ledgers and ranges, and the sizes, at one moment."""
+    """The numbers of ledgers and ranges, and the sizes of ZooKeeper's data, at one moment."""
 
     ledgers: int
     ranges: int
@@ -71,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """The current sizes. The files of ZooKeeper's log are sparse: only their blocks are counted."""
+    """The current sizes. ZooKeeper's log files are sparse, so only allocated blocks are counted."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
@@ -117,7 +117,7 @@ async def stream(log: Log, batches: int) -> None:
 
 
 async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[float]]:
-    """The sizes before and after the stream, and after merging; the time of both steps in s."""
+    """Sizes before the stream, after it and after merging. Times of stream and merging in s."""
     async with await open_client(cluster.metadata_service_uri) as client:
         logs = logs_of(client)
         log = await logs.create("stream", properties={"deletedRetentionMs": "1"})

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1. With 0, a command would succeed without running anything."""
+    """Parse a whole number of at least 1. With 0, a command would run nothing and succeed."""
     try:
         number = int(text)
     except ValueError:
@@ -20,7 +20,7 @@ def positive(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0, for example of seconds."""
+    """Parse a finite number above 0, such as a number of seconds."""
     try:
         number = float(text)
     except ValueError:

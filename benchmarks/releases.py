@@ -1,4 +1,4 @@
-"""How fast is a release, and how does it compare with another release?
+"""How fast is a release, and is it faster than another release?
 
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
 `benchmarks/history/0.2.0.json`. With `--checkout`, the scripts of this checkout measure the
@@ -6,8 +6,8 @@ packages of another directory. `python -m benchmarks.releases compare 0.1.0 0.2.
 of each figure that both releases have. A ratio of more than 1 always means that the second release
 is better, even for figures that are times.
 
-Two releases are measured at different times, often on different machines. So if the script measures
-the limit of the machine in the same run, each figure is divided by this limit. Without a limit, the
+Two releases are measured at different times, often on different machines. So if a script measured
+the limit of the machine in the same run, its figure is divided by this limit. Without a limit, the
 ratio of two figures shows little, because the machines may differ. To compare two checkouts on one
 machine within an hour, use `benchmarks.compare`.
 """
@@ -58,10 +58,10 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of a newer release's figure to an older release's figure; above 1 is better.
+    """The ratio of a figure of a newer release to the same figure of an older release.
 
     Attributes:
-        plain: The ratio of the two values.
+        plain: The ratio of the two values. If it is above 1, the newer release is better.
         to_limit: The ratio of the values divided by their limits; None if a limit is missing.
     """
 
@@ -106,7 +106,7 @@ def _better(ratio: float, figure: Measured) -> float:
 
 
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
-    """Run these scripts on the packages of a checkout, and write their figures.
+    """Run the named scripts on the packages of a checkout, and write their figures to a file.
 
     A script cannot run if an old release lacks a module that the script imports. The file lists the
     scripts that could not run.
