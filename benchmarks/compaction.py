@@ -118,11 +118,11 @@ def main() -> None:
     rates = tuple(b[0] / i[0] for b, i in zip(busy, idle, strict=True))
     later = tuple(b[1] - i[1] for b, i in zip(busy, idle, strict=True))
     figures = [
-        Figure("64 KiB appends during compaction: part of the rate without it",
+        Figure("64 KiB appends during compaction, divided by the rate without it",
                median(list(rates)), "", rates, goal=0.8),
         Figure("64 KiB appends without compaction",
                median([i[0] for i in idle]), "MB/s", tuple(i[0] for i in idle)),
-        Figure("1 KiB, one at a time, p99.9: later during compaction by",
+        Figure("1 KiB, one at a time: increase of the p99.9 during compaction",
                median(list(later)), "ms", later, goal=50, lower_is_better=True),
         Figure("copied by each bookie in a round", median(copied), "MiB", tuple(copied)),
     ]  # fmt: skip

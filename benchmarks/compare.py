@@ -80,7 +80,7 @@ def main() -> int:
     parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
     parser.add_argument("--pairs", type=positive, default=30)
     parser.add_argument("--seconds", type=above_zero, default=1.0, help="time of an append round")
-    parser.add_argument("--only", help="figures whose name contains this")
+    parser.add_argument("--only", help="compare only figures whose name contains this text")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {}

@@ -204,13 +204,13 @@ def main() -> None:
         later = tuple(run.busy[place] - run.idle[place] for run in runs)
         alone = tuple(run.idle[place] for run in runs)
         figures += [
-            Figure(f"{what}, p99.9: later during maintenance by",
+            Figure(f"{what}: increase of the p99.9 during maintenance",
                    median(list(later)), "ms", later, goal=50, lower_is_better=True),
             Figure(f"{what}, p99.9 without maintenance", median(list(alone)), "ms", alone),
         ]  # fmt: skip
     for what, unit, each in (
-        ("files that were begun meanwhile", "", tuple(float(run.files) for run in runs)),
-        ("copied by compaction meanwhile", "MiB", tuple(run.copied_mib for run in runs)),
+        ("files that were begun during maintenance", "", tuple(float(run.files) for run in runs)),
+        ("data that compaction copied", "MiB", tuple(run.copied_mib for run in runs)),
     ):
         figures.append(Figure(what, median(list(each)), unit, each))
     show("maintenance", figures, as_json=options.json)

@@ -145,7 +145,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--batches", type=positive, default=BATCHES)
-    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--directory", type=Path, default=None, help="directory of the bookies")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()
     with ll.local_cluster(bookies=3, directory=options.directory, upkeep=False) as cluster:
@@ -156,18 +156,18 @@ def main() -> None:
     of = f"{options.batches:,} batches of {TASKS} tasks"
     rows = (
         (f"{of}: ledgers left after merging", merged.ledgers, "", 200.0),
-        ("ranges left, of which there were " + f"{written.ranges:,}", merged.ranges, "", None),
+        (f"ranges left after merging, {written.ranges:,} before", merged.ranges, "", None),
         ("ledgers before merging", written.ledgers, "", None),
         ("bytes in ZooKeeper after merging", left, "MiB", 4.0),
         ("bytes in ZooKeeper before merging", streamed, "MiB", None),
-        ("growth of ZooKeeper's log, merging included", grown / MEBIBYTE, "MiB", 200.0),
+        ("growth of ZooKeeper's log, including merging", grown / MEBIBYTE, "MiB", 200.0),
         (
-            "a batch, beside other work",
+            "time of a batch, beside other work",
             seconds[0] / options.batches * 1e3,
             "ms",
             None,
         ),
-        ("merging", seconds[1], "s", None),
+        ("time of merging", seconds[1], "s", None),
     )
     figures = [
         Figure(name, float(found), unit, (float(found),), goal=goal, lower_is_better=True)

@@ -48,13 +48,13 @@ def parsed(
         "--rounds", type=positive, default=rounds, help="each figure is the median of the rounds"
     )
     parser.add_argument("--seconds", type=above_zero, default=3.0, help="duration of a round")
-    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--directory", type=Path, default=None, help="directory of the bookies")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     parser.add_argument(
         "--peer", type=Path, default=None, help="directory of a rig that runs Apache BookKeeper"
     )
     if with_only:
-        parser.add_argument("--only", help="figures whose name contains this")
+        parser.add_argument("--only", help="measure only the figures whose name contains this text")
     if engines is not None:
-        parser.add_argument("--engines", type=engines, help="compare these, such as shim,python")
+        parser.add_argument("--engines", type=engines, help="engines, such as shim,python")
     return parser.parse_args()

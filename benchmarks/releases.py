@@ -157,7 +157,7 @@ def show(old: str, new: str, found: list[Ratio]) -> None:
     table = Table(title=f"{new} to {old} (more than 1 is better)")
     table.add_column("figure")
     table.add_column("ratio", justify="right")
-    table.add_column("ratio, each to its machine", justify="right")
+    table.add_column("ratio, figures divided by limits", justify="right")
     for each in found:
         limited = "-" if each.to_limit is None else f"{each.to_limit:.2f} x"
         table.add_row(each.name, f"{each.plain:.2f} x", limited)
@@ -174,9 +174,7 @@ def main() -> None:
     recording.add_argument("version")
     recording.add_argument("--only", nargs="+", choices=SCRIPTS, default=list(SCRIPTS))
     recording.add_argument("--rounds", type=positive, default=3)
-    recording.add_argument(
-        "--checkout", type=Path, default=HERE, help="directory of the release; default: this one"
-    )
+    recording.add_argument("--checkout", type=Path, default=HERE, help="directory of the packages")
     comparing = commands.add_parser("compare", help="print the ratios of two releases")
     comparing.add_argument("old")
     comparing.add_argument("new")

@@ -123,7 +123,7 @@ def main() -> None:
     idle, busy, read = (tuple(column) for column in zip(*found, strict=True))
     ratios = tuple(b / i for b, i in zip(busy, idle, strict=True))
     figures = [
-        Figure("1 KiB adds, 16 at a time, p99 during a scrub, divided by that without it",
+        Figure("1 KiB adds, 16 at a time, p99 during a scrub, divided by the p99 without",
                median(list(ratios)), "", ratios, goal=1.5, lower_is_better=True),
         Figure("1 KiB adds, 16 at a time, p99 without a scrub", median(list(idle)), "ms", idle),
         Figure("read by the scrub in a round", median(list(read)), "MiB", read),
