@@ -41,7 +41,7 @@ Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost in one round.
+    """The written bytes, the memory and the files of one round.
 
     Attributes:
         device: Bytes that each bookie wrote for each payload byte, by the counter of the device.

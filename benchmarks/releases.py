@@ -41,7 +41,8 @@ class Measured:
         script: The script that printed the figure.
         question: The name of the figure.
         value: Median of the rounds, in `unit`.
-        limit: The limit of the machine in the same run, in `unit`; None if it was not measured.
+        limit: The limit of the machine in the same run, in `unit`. It is None if it was not
+          measured.
     """
 
     script: str
@@ -62,7 +63,7 @@ class Ratio:
 
     Attributes:
         plain: The ratio of the two values. If it is above 1, the newer release is better.
-        to_limit: The ratio of the values divided by their limits; None if a limit is missing.
+        to_limit: The ratio of the values divided by their limits. It is None if a limit is missing.
     """
 
     name: str

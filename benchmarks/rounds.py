@@ -70,7 +70,7 @@ def of_recovery(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_spark_write(_seconds: float) -> Iterator[Rounds]:
-    """M rows/s."""
+    """Rounds of `spark_write`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         rows = generated(spark, spark_write.ROWS)
 
@@ -84,7 +84,7 @@ def of_spark_write(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_spark_read(_seconds: float) -> Iterator[Rounds]:
-    """M rows/s."""
+    """Rounds of `spark_read`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
         spark.conf.set(SETTING, "python")  # releases without the JVM engine have only this source
