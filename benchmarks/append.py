@@ -32,7 +32,7 @@ OUTSTANDING = 4_096
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, how it appends, and its goal."""
+    """One row of the output: its name, the function that appends, and its goal."""
 
     name: str
     size_bytes: int

@@ -20,7 +20,7 @@ from benchmarks.report import Figure, show
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, the command of the client, and the required ratio."""
+    """One row of the output: its name, the command of the client, and the required ratio."""
 
     name: str
     command: tuple[str, ...]

@@ -81,7 +81,7 @@ def one_by_one(log: BlockingLeader, records: list[bytes], seconds: float) -> flo
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, how it appends, and its goal."""
+    """One row of the output: its name, its records, the function that appends, and its goal."""
 
     name: str
     records: Callable[[], list[bytes]]

@@ -39,7 +39,8 @@ def parsed(
 ) -> argparse.Namespace:
     """The parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
 
-    Some scripts also have `--only` or `--engines`; `engines` parses the value of `--engines`.
+    Some scripts also have `--only` or `--engines`. The function `engines` parses the value of the
+    latter.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -26,7 +26,7 @@ MESSAGE_BYTES = 256 * KIB
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a ledger of `entries` entries of one size."""
+    """One row of the output: a ledger of `entries` entries of one size."""
 
     name: str
     size_bytes: int

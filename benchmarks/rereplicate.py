@@ -63,7 +63,7 @@ async def marked(uri: str, ids: list[int], name: str) -> set[int]:
         end = time.monotonic() + SECONDS_MAX
         while name in await stores.registration.writable():
             if time.monotonic() > end:
-                sys.exit(f"rereplicate: {name} is registered {SECONDS_MAX:.0f} s after its death")
+                sys.exit(f"rereplicate: {name} is still registered after {SECONDS_MAX:.0f} s")
             await asyncio.sleep(0.1)
         found = set()
         for ledger_id in ids:

@@ -107,7 +107,7 @@ class SourceOptions:
         "offset after the last row (in the forms of startingOffsets)", "rows")] = LATEST
     starting_timestamp: Annotated[int | None, Option(Use.READ, parse_moment,
         "reads rows that were committed at this time or later: ms since 1970, ISO 8601 (UTC by "
-        "default), or a time before now such as -10m")] = None
+        "default), or a duration before now such as -10m")] = None
     ending_timestamp: Annotated[int | None, Option(Use.BATCH, parse_moment,
         "reads rows that were committed before this time (in the forms of startingTimestamp)",
         )] = None
@@ -130,7 +130,7 @@ class SourceOptions:
         "maximum number of rows in a micro-batch; also named maxOffsetsPerTrigger",
         "rows")] = None
     max_bytes_per_trigger: Annotated[int, Option(Use.STREAM, size_bytes(1),
-        "approximate maximum size of a micro-batch, as stored; at least one entry is read",
+        "approximate maximum stored size of a micro-batch, which has at least one entry",
         "bytes")] = 1 << 30
     min_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
         "minimum number of rows in a micro-batch; also named minOffsetsPerTrigger",
@@ -157,8 +157,8 @@ class SourceOptions:
         "number of copies of an entry, for a new log; 3 by default, or the ensemble size if it is "
         "smaller", "bookies")] = None
     ack_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "number of durable copies before an entry is acknowledged, for a new log; 2 by default, or "
-        "the write quorum if it is smaller", "bookies")] = None
+        "number of copies that must be durable before an entry is acknowledged, for a new log; 2 "
+        "by default, or the write quorum if it is smaller", "bookies")] = None
     digest_type: Annotated[str | None, Option(Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"),
         "digest of entries, for a new log; CRC32C by default")] = None
     txn_app_id: Annotated[str | None, Option(Use.WRITE, text,
