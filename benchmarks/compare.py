@@ -67,7 +67,7 @@ class Side:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"a round failed, see above: exit code {self._process.wait()}")
+            raise SystemExit(f"a round failed with exit code {self._process.wait()}, see above")
         return line
 
 

@@ -80,7 +80,7 @@ def read(version: str, folder: Path = HISTORY) -> list[Measured]:
     path = folder / f"{version}.json"
     if not path.exists():
         there = ", ".join(sorted(each.stem for each in folder.glob("*.json"))) or "none"
-        raise SystemExit(f"no figures of release {version}; there are those of: {there}")
+        raise SystemExit(f"no figures of release {version}; the releases with figures are: {there}")
     fields = Measured.__dataclass_fields__
     figures = json.loads(path.read_text())["figures"]
     return [Measured(**{name: figure[name] for name in fields}) for figure in figures]
