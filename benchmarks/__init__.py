@@ -1,1 +1,1 @@
-"""Benchmarks: one script for each question. A script prints figures, and limits of the machine."""
+"""Benchmarks: one script for each question. A script prints figures and limits of the machine."""

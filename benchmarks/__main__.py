@@ -1,4 +1,4 @@
-"""Runs the benchmarks of a release, with the same options: `python -m benchmarks [OPTIONS]`."""
+"""Runs the benchmarks of a release: `python -m benchmarks [OPTIONS]`. Each gets these options."""
 
 from __future__ import annotations
 

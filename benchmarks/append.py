@@ -1,8 +1,8 @@
 """How fast does one writer append, if each entry must be on the disks of two of three bookies?
 
 The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
-The output also contains the rate of the disk when three processes write and sync the same sizes,
-and the figure of Apache BookKeeper if `--peer` is given.
+The output also contains the rate at which three threads write and sync blocks of the same size to
+the disk. With `--peer`, the output also contains the figure of Apache BookKeeper.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ OUTSTANDING = 4_096
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, how it appends, and its goal."""
+    """One row of the output: its name, the function that appends, and its goal."""
 
     name: str
     size_bytes: int
@@ -45,7 +45,7 @@ class Case:
 
 
 def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """Entries/s of `append_async`, with a full window of pending entries, but at most 4,096."""
+    """Entries/s of `append_async`. The program appends whenever the window has room."""
     begun, pending, done = time.perf_counter(), [], 0
     while time.perf_counter() - begun < seconds:
         pending = [ledger.append_async(payload) for _ in range(_chunk(payload))]

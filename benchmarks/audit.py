@@ -35,11 +35,11 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterChanged,
 
 LEDGERS = 100_000
 DEPTH = 256
-WALKS_MAX = 8  # a walk follows each loss; with more walks, the benchmark fails
+WALKS_MAX = 8  # each loss causes a walk; the benchmark fails if there are more walks
 BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 41))
 LOST = BOOKIES[4]
 SETTINGS = AuditSettings(session_timeout_ms=1)
-"""All bookies are registered from the start, so nothing is gained by a long hold."""
+"""All bookies are registered from the start, so the auditor need not wait for registrations."""
 AUDIT_SECONDS_MAX, MIB_MAX = 60.0, 200.0
 
 
@@ -50,7 +50,7 @@ def closed(ensemble: tuple[str, ...]) -> LedgerMetadata:
 
 
 async def prepare(stores: MetadataStores) -> int:
-    """Create a cluster with closed ledgers. Return how many ledgers name the lost bookie."""
+    """Create a cluster with closed ledgers. Return the number of ledgers that name `LOST`."""
     await stores.initialize()
     for bookie_id in BOOKIES:
         await stores.registration.write_cookie(bookie_id, b"cookie", None)
@@ -71,7 +71,7 @@ async def prepare(stores: MetadataStores) -> int:
 
 
 async def audited(uri: str) -> dict[str, float]:
-    """Seconds of the first walk, seconds and marks of the audit of a loss, and MiB of memory."""
+    """The time of the first walk, the time and the marks of the audit of a loss, and the memory."""
     stores, bookies = await open_metadata(uri), await open_metadata(uri)
     for bookie_id in BOOKIES:
         await bookies.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))

@@ -1,4 +1,4 @@
-"""A bare tail: measures the shortest time in which Python processes can deliver a record.
+"""A bare tail: measures the time in which minimal Python processes deliver a record.
 
 The bare path has as many processes, threads and messages as the real path, and each bookie syncs
 several messages together. But it has no ledgers, checksums, ordering, metadata or flow control. A
@@ -59,7 +59,7 @@ class Peer(asyncio.Protocol):
 
 
 class BookiePeer(Peer):
-    """Passes adds to the thread that writes to disk, and other messages to watching peers."""
+    """A bookie. It passes adds to the thread that writes, and other messages to watching peers."""
 
     to_disk: ClassVar[SimpleQueue[tuple[BookiePeer, bytes]]] = SimpleQueue()
     watching: ClassVar[set[BookiePeer]] = set()
@@ -78,7 +78,7 @@ class BookiePeer(Peer):
 
 
 class WriterPeer(Peer):
-    """Notifies the first bookie when an ack quorum has answered."""
+    """The writer. It notifies the first bookie when an ack quorum has answered."""
 
     peers: ClassVar[list[WriterPeer]] = []
     answers: ClassVar[Counter[bytes]] = Counter()
@@ -92,7 +92,7 @@ class WriterPeer(Peer):
 
 
 class ReaderPeer(Peer):
-    """Passes each message to the thread that waits."""
+    """The reader. It passes each message to the thread that waits."""
 
     came: ClassVar[SimpleQueue[bytes]] = SimpleQueue()
 
@@ -101,7 +101,7 @@ class ReaderPeer(Peer):
 
 
 def run_bookie(path: Path) -> None:
-    """Print the port, then serve until killed. The file was already written to its full size."""
+    """Print the port, then serve until killed. The file at `path` already has its full size."""
     loop = LoopThread()
     descriptor = os.open(path, os.O_RDWR)
 
@@ -128,7 +128,7 @@ def _answer(group: list[tuple[BookiePeer, bytes]]) -> None:
 
 
 def run_reader(port: int) -> None:
-    """Print `ready` at the beginning, and the time that each message took, in ns, at the end."""
+    """Print `ready` at the beginning, and at the end the latency of each message in ns."""
     loop = LoopThread()
 
     async def watch() -> None:
@@ -145,7 +145,7 @@ def run_reader(port: int) -> None:
 
 
 def latencies_ms(directory: Path, rate: int, seconds: float) -> list[float]:
-    """The latency of each message of a round with `rate` messages/s, without the first tenth."""
+    """Latencies of the messages of a round with `rate` messages/s, except the first 10 %."""
     paths = [directory / f"bare-{number}" for number in range(BOOKIES)]
     for path in paths:
         path.write_bytes(b"\1" * FILE_SIZE_BYTES)

@@ -1,10 +1,10 @@
 """How many bytes go to the disk for each payload byte, and how much memory does a bookie use?
 
 The bookies first write to new files, and then to recycled files, whose earlier ledgers were
-deleted. The bytes are read from the counter of the block device. Other programs can only increase
-this counter, so the figure is from the round with the fewest bytes. The kernel also counts the
-bytes of each process, and the count of the bookies is printed too. Memory is the anonymous resident
-memory of a bookie at the end of the load.
+deleted. The bytes are read from the counter of the block device. Writes of other programs also
+increase this counter, so the figure is from the round with the fewest bytes. The kernel also counts
+the bytes that each process writes. The count of the bookies is printed too. Memory is the anonymous
+resident memory of a bookie at the end of the load.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 SIZE_BYTES = 64 << 10
 MEBIBYTE = 1 << 20
 POOL_BYTES = 3 * FILE_SIZE_BYTES
-"""Maximum payload bytes of a round in recycled files. A bookie keeps freed files of more bytes."""
+"""Maximum payload bytes of a round in recycled files. A bookie's pool of freed files is larger."""
 
 Run = Callable[["BlockingWriteHandle", bytes, float, int], int]
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The cost in one round.
+    """The written bytes, the memory and the files of one round.
 
     Attributes:
         device: Bytes that each bookie wrote for each payload byte, by the counter of the device.
@@ -117,7 +117,7 @@ def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
 
 
 def files(cluster: Cluster) -> set[tuple[str, int, str]]:
-    """Bookie, file id and slot of every file of the cluster. A new slot is named by its file id."""
+    """Bookie, file id and slot of each file of the cluster. A new slot's name has its file id."""
     return {
         (bookie.id, entry.file_id, entry.slot)
         for bookie in cluster.members.bookies
@@ -132,7 +132,7 @@ def main() -> None:
     with ll.local_cluster(bookies=3, directory=options.directory) as cluster:
         streams = [cost(cluster, stream, seconds) for _ in rounds]
         singles = [cost(cluster, one_at_a_time, seconds) for _ in rounds]
-        # After two more runs, the active file and the next file are recycled ones too.
+        # After two more runs, the active file and the next file are recycled files too.
         for _ in range(2):
             recycled_cost(cluster, stream, seconds)
         again = [recycled_cost(cluster, stream, seconds) for _ in rounds]

@@ -1,6 +1,6 @@
 """How much slower are appends while the bookies compact their files at the default rate?
 
-Two ledgers share files, and one ledger is deleted. The bookies then get the request to collect
+Two ledgers share files, and one ledger is deleted. Then the bookies are requested to collect
 garbage and to compact. The appends of a third ledger are measured while all bookies copy entries,
 and again after the bookies have finished. In each round, the bookies have enough entries to copy
 for the whole measurement.
@@ -34,7 +34,7 @@ SIZE_BYTES = 64 * KIB
 SMALL_SIZE_BYTES = KIB
 RATE_BYTES_PER_S = int(BookieSettings.model_fields["compaction_bytes_per_s"].default)
 SPARE_SECONDS = 3
-"""The seconds that compaction lasts longer than the measurements."""
+"""The time by which compaction lasts longer than the measurements, in seconds."""
 POLL_SECONDS = 0.5
 IDLE_POLLS = 8
 
@@ -43,7 +43,7 @@ def fill(client: BlockingClient, seconds: float) -> None:
     """Write two ledgers to the same files, and delete one ledger."""
     stays, goes = (client.create_ledger(ensemble_size=3, write_quorum=3) for _ in range(2))
     payload = os.urandom(SIZE_BYTES)
-    # Each live byte counts twice against the rate: it is read and written.
+    # Each live byte counts twice in the rate, because it is read and written.
     pairs = int(seconds * RATE_BYTES_PER_S / 2 / SIZE_BYTES)
     for _ in range(pairs):
         stays.append_async(payload)
@@ -118,11 +118,11 @@ def main() -> None:
     rates = tuple(b[0] / i[0] for b, i in zip(busy, idle, strict=True))
     later = tuple(b[1] - i[1] for b, i in zip(busy, idle, strict=True))
     figures = [
-        Figure("64 KiB appends during compaction: part of the rate without it",
+        Figure("64 KiB appends during compaction, divided by the rate without it",
                median(list(rates)), "", rates, goal=0.8),
         Figure("64 KiB appends without compaction",
                median([i[0] for i in idle]), "MB/s", tuple(i[0] for i in idle)),
-        Figure("1 KiB, one at a time, p99.9: later during compaction by",
+        Figure("1 KiB, one at a time: increase of the p99.9 during compaction",
                median(list(later)), "ms", later, goal=50, lower_is_better=True),
         Figure("copied by each bookie in a round", median(copied), "MiB", tuple(copied)),
     ]  # fmt: skip

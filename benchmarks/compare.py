@@ -5,9 +5,10 @@ checkout (`git worktree add BASE REVISION`). The scripts of this checkout measur
 both checkouts. Each checkout has a cluster of its own, and both clusters run at the same time. A
 pair consists of one round of each checkout, in alternating order, so that other programs on the
 machine affect both checkouts equally. After every few pairs, new clusters are started. The ratio of
-a pair is the figure of this checkout divided by the figure of BASE. For times, it is the inverse.
-So a ratio above 1 means that this checkout is faster. The script prints the median of the ratios
-and its 95 % confidence interval, which depends only on the ranks of the ratios.
+a pair is the figure of this checkout divided by the figure of BASE. If the figure is a time, the
+ratio is inverted. So a ratio above 1 means that this checkout is faster. The script prints the
+median of the ratios and its 95 % confidence interval, which depends only on the ranks of the
+ratios.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Side:
     """The process that runs rounds with the packages of one checkout."""
 
     def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
-        """Start the process. Its cluster is ready as soon as `figures` returns."""
+        """Start the process. Its cluster is ready when `figures` returns."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
             cwd=options.scripts_directory,
@@ -66,7 +67,7 @@ class Side:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line:
-            raise SystemExit(f"a round failed, see above: exit code {self._process.wait()}")
+            raise SystemExit(f"a round failed with exit code {self._process.wait()}, see above")
         return line
 
 
@@ -79,7 +80,7 @@ def main() -> int:
     parser.add_argument("scripts", nargs="+", choices=PAIRS_OF_A_CLUSTER)
     parser.add_argument("--pairs", type=positive, default=30)
     parser.add_argument("--seconds", type=above_zero, default=1.0, help="time of an append round")
-    parser.add_argument("--only", help="figures whose name contains this")
+    parser.add_argument("--only", help="compare only figures whose name contains this text")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()
     ratios: dict[str, list[float]] = {}

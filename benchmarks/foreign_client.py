@@ -3,7 +3,7 @@
 The same client runs with three bookies of ledgerlog, and with three bookies of Apache BookKeeper.
 The runs alternate. Each figure contains the median of the ratios of neighbouring runs. `--peer` is
 required, because the Java client is a part of the rig. ZooKeeper, the bookies and the client run on
-this machine. A cluster that is not measured is idle.
+this machine. While one cluster is measured, the other cluster is idle.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.report import Figure, show
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, the command of the client, and the required ratio."""
+    """One row of the output: its name, the command of the client, and the required ratio."""
 
     name: str
     command: tuple[str, ...]
@@ -29,7 +29,7 @@ class Case:
 
 
 def cases(seconds: float) -> tuple[Case, ...]:
-    """All rows. Each run appends for `seconds`, or reads the same ledger three times."""
+    """All cases. Each run appends for `seconds`, or reads the same ledger three times."""
     duration = f"{seconds:g}"
     return (
         Case("adds, 1 KiB, 2,000 outstanding", ("append", "1024", "2000", duration, "1"), 1.0),
@@ -88,7 +88,7 @@ def main() -> None:
                     case.unit,
                     tuple(own),
                     goal_to_peer=case.goal_to_peer,
-                    # The ratio of medians would mix runs of different times.
+                    # The ratio of the medians would compare runs that were made at different times.
                     peer=median(own) / ratio,
                     peer_name=peer_bookkeeper.NAME,
                 )

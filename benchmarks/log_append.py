@@ -1,4 +1,4 @@
-"""How fast does a leader append records of 200 bytes, each of which must be on two disks?
+"""How fast does a leader append records of 200 bytes, if each record must be on two disks?
 
 The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
 Some figures are for records of random bytes (noise), which LZ4 cannot compress. The other figures
@@ -50,7 +50,7 @@ def text() -> list[bytes]:
 
 
 def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
-    """Records/s of `append_many` with `count` records in each call, at most 40,000 pending."""
+    """Records/s of `append_many` with `count` records in a call. At most 40,000 are pending."""
 
     def run(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
         batches = cycle([records[at : at + count] for at in range(0, RECORDS, count)])
@@ -81,7 +81,7 @@ def one_by_one(log: BlockingLeader, records: list[bytes], seconds: float) -> flo
 
 @dataclass(frozen=True)
 class Case:
-    """One row: its name, how it appends, and its goal."""
+    """One row of the output: its name, its records, the function that appends, and its goal."""
 
     name: str
     records: Callable[[], list[bytes]]

@@ -60,7 +60,7 @@ def disk_rate(
 
 
 def echo_rate(*, size_bytes: int, seconds: float = 1.0, window: int = 16) -> tuple[float, float]:
-    """Messages/s, and ms of a round trip, of a raw loopback socket with answers of 28 bytes."""
+    """Messages/s and ms of a round trip on a raw loopback socket. Each answer has 28 bytes."""
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -114,7 +114,7 @@ def device_bytes(pid: int) -> int:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Bytes written to the block device under a directory, by the device's own counter."""
+    """Bytes written to the block device of a directory, by the device's own counter."""
     device = directory.stat().st_dev
     counters = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
     return int(counters.split()[6]) * 512

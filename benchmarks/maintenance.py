@@ -40,13 +40,12 @@ NODES_PER_TRANSACTION = 500
 DROP_SECONDS_MAX = 300
 IDLE_POLLS = 5
 MAINTENANCE_PART = 10
-"""Factor for `--seconds`. Each measurement takes longer by this factor, because maintenance takes a
-minute."""
+"""Factor by which a measurement is longer than `--seconds`. Maintenance takes a minute."""
 SETTINGS = (*SMALL_FILES, "--write-mode", "journal", "--checkpoint-interval-ms", "1000")
 
 
 def keep_ledgers(uri: str, connect_string: str) -> int:
-    """Create metadata for the first `LEDGERS` ledgers, and return a further id, for the client."""
+    """Create metadata for the first `LEDGERS` ledgers, and return the ledger id of the client."""
     with ll.connect(uri) as client:
         own = client.create_ledger(ensemble_size=1, write_quorum=1, ack_quorum=1).id
     zookeeper = KazooClient(hosts=connect_string)
@@ -126,7 +125,7 @@ def filler(port: int) -> None:
 
 
 def begin_maintenance(bookie: SingleBookie) -> None:
-    """Let the bookie drop the deleted ledgers and compact its files."""
+    """Request that the bookie drops the deleted ledgers and compacts its files."""
     with grpc.insecure_channel(f"127.0.0.1:{bookie.grpc_port}") as channel:
         stub = control_pb2_grpc.BookieStub(channel)
         stub.CollectGarbage(control_pb2.CollectGarbageRequest(), timeout=DROP_SECONDS_MAX)
@@ -205,13 +204,13 @@ def main() -> None:
         later = tuple(run.busy[place] - run.idle[place] for run in runs)
         alone = tuple(run.idle[place] for run in runs)
         figures += [
-            Figure(f"{what}, p99.9: later during maintenance by",
+            Figure(f"{what}: increase of the p99.9 during maintenance",
                    median(list(later)), "ms", later, goal=50, lower_is_better=True),
             Figure(f"{what}, p99.9 without maintenance", median(list(alone)), "ms", alone),
         ]  # fmt: skip
     for what, unit, each in (
-        ("files that were begun meanwhile", "", tuple(float(run.files) for run in runs)),
-        ("copied by compaction meanwhile", "MiB", tuple(run.copied_mib for run in runs)),
+        ("files that were begun during maintenance", "", tuple(float(run.files) for run in runs)),
+        ("data that compaction copied", "MiB", tuple(run.copied_mib for run in runs)),
     ):
         figures.append(Figure(what, median(list(each)), unit, each))
     show("maintenance", figures, as_json=options.json)

@@ -1,9 +1,9 @@
 """How fast are 100,000 ledgers listed and walked, and how fast does a client create ledgers?
 
-ZooKeeper runs on this machine. One client also closes the ledgers that it creates. The limit is the
-rate of the same writes by ZooKeeper's Python client, with as many writes at the same time, in the
-same run. Rounds of both clients alternate, and the figure is the median of the ratios. A walk runs
-in a process of its own, so that its memory is measured alone.
+ZooKeeper runs on this machine. One client creates and closes ledgers. The limit is the rate of the
+same writes by ZooKeeper's Python client in the same run, with the same number of concurrent writes.
+Rounds of both clients alternate, and the figure is the median of the ratios. A walk runs in a
+process of its own, so that its memory is measured alone.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
 LEDGERS = 100_000
 DEPTH = 256
-"""Number of writes, or of creations, at the same time."""
+"""Number of concurrent writes, or of ledgers that are created concurrently."""
 PER_ROUND = 4_000
 IDS_PER_DIRECTORY = 10_000
 BATCH = 100
@@ -49,7 +49,7 @@ RATIO_MIN = 0.5
 
 
 async def in_parallel(count: int, one: Callable[[int], Awaitable[object]]) -> float:
-    """The seconds that `count` calls of `one` take, `DEPTH` at the same time."""
+    """The time of `count` calls of `one` in seconds. `DEPTH` calls run at the same time."""
     numbers = iter(range(count))
 
     async def worker() -> None:
@@ -62,7 +62,7 @@ async def in_parallel(count: int, one: Callable[[int], Awaitable[object]]) -> fl
 
 
 async def create_and_close(stores: MetadataStores, count: int) -> float:
-    """The writes per second of creating and closing `count` ledgers: two writes for each ledger."""
+    """Create and close `count` ledgers, with two writes for each. Return the writes per second."""
 
     async def one(_: int) -> None:
         [ledger_id] = await stores.ledgers.new_ids()
@@ -75,10 +75,10 @@ async def create_and_close(stores: MetadataStores, count: int) -> float:
 
 
 def raw_writes(client: KazooClient, directory: str, count: int) -> float:
-    """The writes of records per second, if ZooKeeper's client makes all writes of `count` ledgers.
+    """The rate at which ZooKeeper's client writes the metadata of `count` ledgers, in writes/s.
 
     For each `COUNT_MAX` ledgers, one transaction creates the nodes of their ids, and another
-    transaction deletes these nodes. Each ledger has a node that is created, and then replaced.
+    transaction deletes these nodes. The node of each ledger is created and then overwritten.
     """
     client.ensure_path(f"{directory}/ids")
     opened, closed = encode_ledger_metadata(OPEN), encode_ledger_metadata(CLOSED)
@@ -109,7 +109,7 @@ def raw_writes(client: KazooClient, directory: str, count: int) -> float:
 
 
 async def listed(uri: str) -> dict[str, float]:
-    """Seconds of listing, seconds of a walk, MiB of memory that the walk took, and counts."""
+    """The times of a listing and of a walk, the memory after the walk, and both counts."""
     stores = await open_metadata(uri)
     begun = time.perf_counter()
     ids = 0
@@ -143,7 +143,7 @@ def in_process(uri: str) -> dict[str, float]:
 
 
 async def writes(uri: str, hosts: str, rounds: int) -> list[tuple[float, float]]:
-    """Pairs of ledgerlog's and raw writes per second, in alternating rounds, on a new cluster."""
+    """Pairs of the writes/s of ledgerlog and of ZooKeeper's client, in alternating rounds."""
     stores = await open_metadata(uri)
     client = KazooClient(hosts)
     try:
@@ -194,7 +194,7 @@ def main() -> None:
         ZooKeeperProcess(Path(directory) / "zookeeper") as zookeeper,
     ):
         hosts = zookeeper.connect_string
-        # The ledgers that are created have another root, because their ids begin at 0 too.
+        # The created ledgers have another root than the walked ledgers: both have ids from 0.
         pairs = uvloop.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
         uri = f"zk://{hosts}/ledgers"
         uvloop.run(prepared(uri))

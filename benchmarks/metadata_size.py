@@ -54,7 +54,7 @@ MEBIBYTE = 1 << 20
 
 @dataclass(frozen=True)
 class Sizes:
-    """The number of ledgers and ranges, and the sizes, at one moment."""
+    """The numbers of ledgers and ranges, and the sizes of ZooKeeper's data, at one moment."""
 
     ledgers: int
     ranges: int
@@ -71,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """The current sizes. The files of ZooKeeper's log are sparse: only their blocks are counted."""
+    """The current sizes. ZooKeeper's log files are sparse, so only allocated blocks are counted."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
@@ -117,7 +117,7 @@ async def stream(log: Log, batches: int) -> None:
 
 
 async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[float]]:
-    """The sizes before and after the stream, and after merging; the time of both steps in s."""
+    """Sizes before the stream, after it and after merging. Times of stream and merging in s."""
     async with await open_client(cluster.metadata_service_uri) as client:
         logs = logs_of(client)
         log = await logs.create("stream", properties={"deletedRetentionMs": "1"})
@@ -145,7 +145,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--batches", type=positive, default=BATCHES)
-    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--directory", type=Path, default=None, help="directory of the bookies")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     options = parser.parse_args()
     with ll.local_cluster(bookies=3, directory=options.directory, upkeep=False) as cluster:
@@ -156,18 +156,18 @@ def main() -> None:
     of = f"{options.batches:,} batches of {TASKS} tasks"
     rows = (
         (f"{of}: ledgers left after merging", merged.ledgers, "", 200.0),
-        ("ranges left, of which there were " + f"{written.ranges:,}", merged.ranges, "", None),
+        (f"ranges left after merging, {written.ranges:,} before", merged.ranges, "", None),
         ("ledgers before merging", written.ledgers, "", None),
         ("bytes in ZooKeeper after merging", left, "MiB", 4.0),
         ("bytes in ZooKeeper before merging", streamed, "MiB", None),
-        ("growth of ZooKeeper's log, merging included", grown / MEBIBYTE, "MiB", 200.0),
+        ("growth of ZooKeeper's log, including merging", grown / MEBIBYTE, "MiB", 200.0),
         (
-            "a batch, beside other work",
+            "time of a batch, beside other work",
             seconds[0] / options.batches * 1e3,
             "ms",
             None,
         ),
-        ("merging", seconds[1], "s", None),
+        ("time of merging", seconds[1], "s", None),
     )
     figures = [
         Figure(name, float(found), unit, (float(found),), goal=goal, lower_is_better=True)

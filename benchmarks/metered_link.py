@@ -22,7 +22,7 @@ _PIECE_SIZE_BYTES = 64 << 10
 
 
 class Link:
-    """Delays bytes as a link of `rate` bytes per second does."""
+    """Delays its callers like a link that carries `rate` bytes per second."""
 
     def __init__(self, rate: float) -> None:
         self._rate = rate
@@ -30,7 +30,7 @@ class Link:
         self._free_at = 0.0
 
     def carry(self, size_bytes: int) -> None:
-        """Wait until the link has carried `size_bytes` further bytes."""
+        """Wait until the link has carried `size_bytes` more bytes."""
         with self._lock:
             now = time.monotonic()
             self._free_at = max(now, self._free_at) + size_bytes / self._rate

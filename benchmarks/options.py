@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1. With 0, a command would succeed without running anything."""
+    """Parse a whole number of at least 1. With 0, a command would run nothing and succeed."""
     try:
         number = int(text)
     except ValueError:
@@ -20,7 +20,7 @@ def positive(text: str) -> int:
 
 
 def above_zero(text: str) -> float:
-    """A finite number above 0, for example of seconds."""
+    """Parse a finite number above 0, such as a number of seconds."""
     try:
         number = float(text)
     except ValueError:
@@ -39,7 +39,8 @@ def parsed(
 ) -> argparse.Namespace:
     """The parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
 
-    Some scripts also have `--only` or `--engines`; `engines` parses the value of `--engines`.
+    Some scripts also have `--only` or `--engines`. The function `engines` parses the value of the
+    latter.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -48,13 +49,13 @@ def parsed(
         "--rounds", type=positive, default=rounds, help="each figure is the median of the rounds"
     )
     parser.add_argument("--seconds", type=above_zero, default=3.0, help="duration of a round")
-    parser.add_argument("--directory", type=Path, default=None, help="where the bookies write")
+    parser.add_argument("--directory", type=Path, default=None, help="directory of the bookies")
     parser.add_argument("--json", action="store_true", help="print a JSON object for each figure")
     parser.add_argument(
         "--peer", type=Path, default=None, help="directory of a rig that runs Apache BookKeeper"
     )
     if with_only:
-        parser.add_argument("--only", help="figures whose name contains this")
+        parser.add_argument("--only", help="measure only the figures whose name contains this text")
     if engines is not None:
-        parser.add_argument("--engines", type=engines, help="compare these, such as shim,python")
+        parser.add_argument("--engines", type=engines, help="engines, such as shim,python")
     return parser.parse_args()

@@ -26,8 +26,7 @@ class Rig:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        # A running ZooKeeper belongs to another program, so the rig's ZooKeeper gets a port of its
-        # own.
+        # The default port may belong to another ZooKeeper, so the rig gets a port of its own.
         self._environment = {"ZKPORT": str(free_port()), "CLEAN": "1", **os.environ}
         self._results: dict[tuple[str, ...], list[str]] = {}
 
@@ -47,11 +46,11 @@ class Rig:
         return self._median(r"median (\d+(?:\.\d+)?) e/s", command)
 
     def milliseconds(self, *command: str) -> float:
-        """The median of `recover`, or of the p50 of the rounds of `lat`, in ms."""
+        """The median time of `recover`, or the median of the p50 of each round of `lat`, in ms."""
         return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
 
     def client_rate(self, command: tuple[str, ...], uri: str | None = None) -> float:
-        """Entries/s of one run of the Java client with the cluster at `uri`, or with the rig's."""
+        """Entries/s of one run of the Java client, with the cluster at `uri` or with the rig."""
         port = self._environment["ZKPORT"]
         cluster = uri or f"zk+hierarchical://127.0.0.1:{port}/ledgers"
         client = (

@@ -55,7 +55,7 @@ offsets.topic.replication.factor=1
 
 
 def connector_jars() -> str:
-    """The value of `spark.jars` with which a session has Spark's Kafka connector."""
+    """The value of `spark.jars` that adds Spark's Kafka connector to a session."""
     folder = _fetched(CONNECTOR)
     names = [each for name in CONNECTOR_JARS for each in sorted(folder.glob(f"{name}*.jar"))]
     return ",".join(map(str, names))

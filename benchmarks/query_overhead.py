@@ -1,10 +1,10 @@
-"""How much time does the JVM engine add to a first query, and the catalog to a statement?
+"""How much time does the JVM engine add to a first query, and the catalog add to a statement?
 
 The first figure is the time of the first query in a new session (`sum(a)` of 1 million rows) with
 the JVM engine, minus the time of the same query on Parquet files. Each query runs in a process of
-its own, and the processes of both sides alternate. The second figure is the time of a statement
-that names a table of the catalog, minus the time of the same query with `format("ledger")`. These
-statements alternate in one session that has run queries before.
+its own. The queries on the log and on Parquet alternate. The second figure is the time of a
+statement that names a table of the catalog, minus the time of the same query with
+`format("ledger")`. These statements alternate in one session that has run queries before.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STATEMENTS = 20
 
 
 def first_query(path: str) -> float:
-    """Seconds of a session's first query. It reads Parquet files, or the log for `LEDGER`."""
+    """Seconds of a session's first query: on the log if `path` is `LEDGER`, else on Parquet."""
     with session() as spark:
         begun = time.perf_counter()
         if path != LEDGER:
@@ -47,7 +47,7 @@ def first_query(path: str) -> float:
 
 
 def in_a_process(path: str) -> float:
-    """The seconds of `first_query`, in a process of its own, which prints them."""
+    """The result of `first_query`, which runs in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.query_overhead", path],
         stdout=subprocess.PIPE,
@@ -58,7 +58,7 @@ def in_a_process(path: str) -> float:
 
 
 def milliseconds(query: Callable[[], object]) -> float:
-    """The mean time of `STATEMENTS` runs of a query."""
+    """The mean time of `STATEMENTS` runs of a query, in ms."""
     begun = time.perf_counter()
     for _ in range(STATEMENTS):
         query()
@@ -66,7 +66,7 @@ def milliseconds(query: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Write the rows, and measure both sides of both figures in turn."""
+    """Write the rows, and measure both figures. The two queries of a figure run in turn."""
     options = parsed(__doc__, rounds=5)
     with (
         ll.local_cluster(bookies=3, directory=options.directory),
@@ -100,13 +100,13 @@ def main() -> None:
             Figure("first query, JVM engine", median(ours), "s", tuple(ours), lower_is_better=True),
             Figure("first query, Parquet", median(theirs), "s", tuple(theirs),
                    lower_is_better=True),
-            Figure("first query, more than Parquet", median(first), "s", tuple(first),
+            Figure("first query, JVM engine minus Parquet", median(first), "s", tuple(first),
                    goal=FIRST_GOAL_SECONDS, lower_is_better=True),
             Figure("statement of the catalog", median(by_name), "ms", tuple(by_name),
                    lower_is_better=True),
-            Figure('the same by format("ledger")', median(by_format), "ms", tuple(by_format),
+            Figure('the same with format("ledger")', median(by_format), "ms", tuple(by_format),
                    lower_is_better=True),
-            Figure("statement, more than by format", median(named), "ms", tuple(named),
+            Figure("statement, catalog minus format", median(named), "ms", tuple(named),
                    goal=STATEMENT_GOAL_MS, lower_is_better=True),
         ],
         as_json=options.json,

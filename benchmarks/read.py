@@ -1,7 +1,7 @@
 """How fast is a whole closed ledger read in order, with a warm page cache and verified digests?
 
-The output also contains the rate of a raw socket for messages of 256 KiB, and the figure of batch
-reads of Apache BookKeeper if `--peer` is given.
+The output also contains the rate of a raw socket for messages of 256 KiB. With `--peer`, it also
+contains the figures of Apache BookKeeper.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MESSAGE_BYTES = 256 * KIB
 
 @dataclass(frozen=True)
 class Case:
-    """One row: a ledger of `entries` entries of one size."""
+    """One row of the output: a ledger of `entries` entries of one size."""
 
     name: str
     size_bytes: int

@@ -1,4 +1,4 @@
-"""How fast is a release, and how does it compare with another release?
+"""How fast is a release, and is it faster than another release?
 
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
 `benchmarks/history/0.2.0.json`. With `--checkout`, the scripts of this checkout measure the
@@ -6,8 +6,8 @@ packages of another directory. `python -m benchmarks.releases compare 0.1.0 0.2.
 of each figure that both releases have. A ratio of more than 1 always means that the second release
 is better, even for figures that are times.
 
-Two releases are measured at different times, often on different machines. So if the script measures
-the limit of the machine in the same run, each figure is divided by this limit. Without a limit, the
+Two releases are measured at different times, often on different machines. So if a script measured
+the limit of the machine in the same run, its figure is divided by this limit. Without a limit, the
 ratio of two figures shows little, because the machines may differ. To compare two checkouts on one
 machine within an hour, use `benchmarks.compare`.
 """
@@ -41,7 +41,8 @@ class Measured:
         script: The script that printed the figure.
         question: The name of the figure.
         value: Median of the rounds, in `unit`.
-        limit: The limit of the machine in the same run, in `unit`; None if it was not measured.
+        limit: The limit of the machine in the same run, in `unit`. It is None if it was not
+          measured.
     """
 
     script: str
@@ -58,11 +59,11 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
-    """The ratio of a newer release's figure to an older release's figure; above 1 is better.
+    """The ratio of a figure of a newer release to the same figure of an older release.
 
     Attributes:
-        plain: The ratio of the two values.
-        to_limit: The ratio of the values divided by their limits; None if a limit is missing.
+        plain: The ratio of the two values. If it is above 1, the newer release is better.
+        to_limit: The ratio of the values divided by their limits. It is None if a limit is missing.
     """
 
     name: str
@@ -79,7 +80,7 @@ def read(version: str, folder: Path = HISTORY) -> list[Measured]:
     path = folder / f"{version}.json"
     if not path.exists():
         there = ", ".join(sorted(each.stem for each in folder.glob("*.json"))) or "none"
-        raise SystemExit(f"no figures of release {version}; there are those of: {there}")
+        raise SystemExit(f"no figures of release {version}; the releases with figures are: {there}")
     fields = Measured.__dataclass_fields__
     figures = json.loads(path.read_text())["figures"]
     return [Measured(**{name: figure[name] for name in fields}) for figure in figures]
@@ -106,7 +107,7 @@ def _better(ratio: float, figure: Measured) -> float:
 
 
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
-    """Run these scripts on the packages of a checkout, and write their figures.
+    """Run the named scripts on the packages of a checkout, and write their figures to a file.
 
     A script cannot run if an old release lacks a module that the script imports. The file lists the
     scripts that could not run.
@@ -157,7 +158,7 @@ def show(old: str, new: str, found: list[Ratio]) -> None:
     table = Table(title=f"{new} to {old} (more than 1 is better)")
     table.add_column("figure")
     table.add_column("ratio", justify="right")
-    table.add_column("ratio, each to its machine", justify="right")
+    table.add_column("ratio, figures divided by limits", justify="right")
     for each in found:
         limited = "-" if each.to_limit is None else f"{each.to_limit:.2f} x"
         table.add_row(each.name, f"{each.plain:.2f} x", limited)
@@ -174,9 +175,7 @@ def main() -> None:
     recording.add_argument("version")
     recording.add_argument("--only", nargs="+", choices=SCRIPTS, default=list(SCRIPTS))
     recording.add_argument("--rounds", type=positive, default=3)
-    recording.add_argument(
-        "--checkout", type=Path, default=HERE, help="directory of the release; default: this one"
-    )
+    recording.add_argument("--checkout", type=Path, default=HERE, help="directory of the packages")
     comparing = commands.add_parser("compare", help="print the ratios of two releases")
     comparing.add_argument("old")
     comparing.add_argument("new")

@@ -20,8 +20,8 @@ class Figure:
         goal: The project's goal: a maximum if `lower_is_better`, otherwise a minimum.
         limit: The limit of the machine in the same run, in `unit`. `limit_of` describes the work
             for which the limit was measured.
-        peer: The figure of the peer in the same run, in `unit`; None if the peer did not run.
-        goal_to_peer: A goal for the ratio to the peer of the same run. It replaces `goal`.
+        peer: The figure of the peer in the same run, in `unit`. It is None if the peer did not run.
+        goal_to_peer: The goal for the ratio of `value` to `peer`. It replaces `goal`.
     """
 
     question: str
@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached. None without a goal, or without a peer that it needs."""
+        """Whether the goal is reached. It is None if the goal or the needed peer is missing."""
         if self.goal_to_peer is not None:
             if self.peer is None:
                 return None
@@ -70,7 +70,7 @@ def show_ratios(
     *,
     as_json: bool,
 ) -> None:
-    """Print the medians of ratios. A row is: name, median, low and high end, number of pairs."""
+    """Print the rows: name, median of ratios, low and high end of an interval, number of pairs."""
     if as_json:
         for name, middle, low, high, pairs in rows:
             print(

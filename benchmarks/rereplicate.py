@@ -2,8 +2,9 @@
 
 In each round, a client writes ledgers with entries of 64 KiB to three of four bookies. Then a
 bookie is killed with SIGKILL, and the ledgers that name this bookie are marked. `ledgerlog
-autorecovery run` heals them in a process of its own. It has no limit of bytes per second. The time
-runs from the moment when auto-recovery is enabled until the last of these ledgers is healed.
+autorecovery run` heals them in a process of its own, without a limit of bytes per second. The
+measured time begins when auto-recovery is enabled, and ends when the last of these ledgers is
+healed.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ PENDING_MAX = 64
 LOST = "bookie-1"
 RATIO_MIN = 0.5
 SECONDS_MAX = 120.0
-"""Maximum time of each wait: for the end of a registration, for the worker, and for the healing."""
+"""Maximum time of a wait for the end of a registration, for the worker, or for the healing."""
 
 
 def appended(client: BlockingClient) -> tuple[list[int], float]:
-    """Write the ledgers. Return their ids, and the payload bytes in a second."""
+    """Write the ledgers. Return their ids, and the rate in payload bytes per second."""
     payload, ids = bytes(ENTRY_SIZE_BYTES), []
     begun = time.perf_counter()
     for _ in range(LEDGERS):
@@ -62,7 +63,7 @@ async def marked(uri: str, ids: list[int], name: str) -> set[int]:
         end = time.monotonic() + SECONDS_MAX
         while name in await stores.registration.writable():
             if time.monotonic() > end:
-                sys.exit(f"rereplicate: {name} is registered {SECONDS_MAX:.0f} s after its death")
+                sys.exit(f"rereplicate: {name} is still registered after {SECONDS_MAX:.0f} s")
             await asyncio.sleep(0.1)
         found = set()
         for ledger_id in ids:
@@ -75,7 +76,7 @@ async def marked(uri: str, ids: list[int], name: str) -> set[int]:
 
 @contextmanager
 def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
-    """Yield the events of auto-recovery in a process of its own, which ends after SECONDS_MAX."""
+    """Run auto-recovery in a process of its own, for at most SECONDS_MAX. Yield its events."""
     process = subprocess.Popen(
         [sys.executable, "-m", "ledgerlog_spark.cli", "autorecovery", "run", "-u", uri],
         stdout=subprocess.PIPE,
@@ -94,7 +95,7 @@ def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 async def enabled(uri: str) -> float:
-    """Enable auto-recovery. Return the wall-clock time just before this, in ms."""
+    """Enable auto-recovery. Return the wall-clock time immediately before, in ms."""
     async with metadata(uri) as stores:
         begun_ms = time.time_ns() / 1e6
         await stores.recovery_switch.enable()
@@ -102,7 +103,7 @@ async def enabled(uri: str) -> float:
 
 
 def copied(uri: str, ids: list[int], name: str) -> float:
-    """Heal the ledgers that name a lost bookie. Return the copied bytes in a second."""
+    """Heal the ledgers that name a lost bookie. Return the rate in copied bytes per second."""
     left, size_bytes = asyncio.run(marked(uri, ids, name)), 0
     with recovery(uri) as events:
         next(events)  # the first event: the process has started

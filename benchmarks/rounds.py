@@ -1,7 +1,8 @@
 """Runs single rounds of a benchmark for `compare`: `python -m benchmarks.rounds append`.
 
-When its cluster runs, the process prints the names of its figures as one line of JSON. Then it
-reads names of figures from standard input. For each name, it runs one round and prints the figure.
+As soon as its cluster runs, the process prints the names of its figures as one line of JSON. Then
+the process reads names of figures from standard input. For each name, it runs one round and prints
+the figure.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""A function for each name, which runs one round and returns its figure. A larger figure is better,
-so a time is given as 1/s."""
+"""A function for each name of a figure, which runs one round and returns the figure. A larger
+figure is better, so a time is returned as its inverse, in 1/s."""
 LOG_LINES_SHOWN = 20
 
 
 @contextmanager
 def cluster_with_logs() -> Iterator[ll.Cluster]:
-    """A cluster of three bookies. If a round fails, the ends of their log files are printed."""
+    """A cluster of three bookies. If a round fails, the ends of the bookies' logs are printed."""
     with ll.local_cluster(bookies=3) as cluster:
         try:
             yield cluster
@@ -69,7 +70,7 @@ def of_recovery(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_spark_write(_seconds: float) -> Iterator[Rounds]:
-    """M rows/s."""
+    """Rounds of `spark_write`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         rows = generated(spark, spark_write.ROWS)
 
@@ -83,10 +84,10 @@ def of_spark_write(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_spark_read(_seconds: float) -> Iterator[Rounds]:
-    """M rows/s."""
+    """Rounds of `spark_read`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
-        spark.conf.set(SETTING, "python")  # the only source of releases without the JVM engine
+        spark.conf.set(SETTING, "python")  # releases without the JVM engine have only this source
         log = spark.read.format("ledger").load("read")
 
         def whole() -> float:

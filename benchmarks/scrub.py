@@ -2,7 +2,7 @@
 
 The storage of a bookie runs in this process, without a network. Its finished files have enough
 bytes for a scrub that lasts for the whole measurement. Adds of 1 KiB, 16 at a time, are measured
-without a scrub and during a scrub, in turns.
+first without a scrub and then during a scrub, in each round.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Writer:
 async def measured(
     directory: Path, rounds: int, seconds: float
 ) -> list[tuple[float, float, float]]:
-    """Return of each round: p99 without a scrub, p99 during a scrub, and the scrubbed MiB."""
+    """For each round: the p99 without a scrub, the p99 during a scrub, and the scrubbed MiB."""
     files, tasks = OsFileSystem(directory), OsTasks()
     await files.lock()
     await initialize_directory(files)
@@ -123,7 +123,7 @@ def main() -> None:
     idle, busy, read = (tuple(column) for column in zip(*found, strict=True))
     ratios = tuple(b / i for b, i in zip(busy, idle, strict=True))
     figures = [
-        Figure("1 KiB adds, 16 at a time, p99 during a scrub, divided by that without it",
+        Figure("1 KiB adds, 16 at a time, p99 during a scrub, divided by the p99 without",
                median(list(ratios)), "", ratios, goal=1.5, lower_is_better=True),
         Figure("1 KiB adds, 16 at a time, p99 without a scrub", median(list(idle)), "ms", idle),
         Figure("read by the scrub in a round", median(list(read)), "MiB", read),

@@ -25,7 +25,7 @@ BURST_ADDS = 200
 
 
 class SingleBookie:
-    """A bookie with settings of its own. `start` returns the seconds until it serves."""
+    """A bookie with the given settings. `start` returns the time until it serves, in seconds."""
 
     def __init__(self, directory: Path, service_uri: str, settings: Sequence[str]) -> None:
         self.directory = directory
@@ -56,7 +56,7 @@ class SingleBookie:
         return seconds
 
     def stop(self) -> None:
-        """End the process as an operator does."""
+        """End the process with SIGTERM, as an operator does."""
         self._end("terminate")
 
     def kill(self) -> None:

@@ -1,4 +1,4 @@
-"""Spark's own cost: a Python sink that drops rows, and a Python source with rows in memory."""
+"""Baselines of Spark: a Python sink that drops rows, and a Python source with rows in memory."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class _DroppingWriter(DataSourceArrowWriter):
 
 
 class MemorySource(DataSource):
-    """`format("benchmark_memory")`: options `rows`, `batchRows` and `partitions`."""
+    """`format("benchmark_memory")`, with the options `rows`, `batchRows` and `partitions`."""
 
     @classmethod
     def name(cls) -> str:

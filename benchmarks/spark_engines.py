@@ -1,9 +1,9 @@
 """Compares the engines of `format("ledger")`, Parquet and Kafka on the same rows, in one session.
 
 `spark_read --engines shim,python,parquet,kafka-noop` calls this module. Each round runs one query
-on each engine, in turn. So other programs on the machine, and a JVM that is not warm yet, affect
-all engines equally. Kafka runs only the queries of `KAFKA_QUERIES`, because it stores no columns:
-its connector delivers each row as bytes, and the query does not parse them.
+on each engine, in turn. So other programs on the machine affect all engines equally, and so does a
+JVM that is not warm yet. Kafka runs only the queries of `KAFKA_QUERIES`, because Kafka stores no
+columns: Spark's connector delivers each row as bytes, and the query does not parse these bytes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ GOALS = {
     ("sum(a)", "python"): 4.0,
     ("limit(1)", "python"): 4.0,
 }
-"""The goals: the speed of the JVM engine must be this many times that of the other engine."""
+"""The goals: the minimum speed of the JVM engine, divided by the speed of the other engine."""
 
 KAFKA_QUERIES = ("all columns", "count(*)", "limit(1)")
 
@@ -107,7 +107,7 @@ def _streamed(spark: SparkSession, log: str, engine: str) -> DataFrame:
 
 
 def _drained_stream(frame: DataFrame) -> None:
-    """Read all rows in a separate query, and drop them in the JVM."""
+    """Read all rows of the stream in a new query, and drop them in the JVM."""
     with tempfile.TemporaryDirectory() as folder:
         writer = frame.writeStream.format("noop").option("checkpointLocation", folder)
         writer.trigger(availableNow=True).start().awaitTermination()

@@ -1,4 +1,4 @@
-"""The Spark session that benchmarks share, and the CPU time that it used."""
+"""The Spark session of the benchmarks, and the measurement of its CPU time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMNS = (
 
 @contextmanager
 def session(jars: str = "") -> Iterator[SparkSession]:
-    """A session on local[2], with the settings of `ledgerlog_spark.configure`, and more `jars`."""
+    """A session on local[2] with the settings of `ledgerlog_spark.configure`. `jars` are added."""
     from pyspark.sql import SparkSession
 
     builder = (
@@ -58,7 +58,7 @@ def session(jars: str = "") -> Iterator[SparkSession]:
 
 
 def generated(spark: SparkSession, rows: int) -> DataFrame:
-    """`rows` rows of (long, long, double, string of 20) in two partitions."""
+    """`rows` rows of (long, long, double, string of 20 characters) in two partitions."""
     return spark.range(0, rows, 1, CORES).selectExpr(*COLUMNS)
 
 
@@ -85,7 +85,7 @@ def compared(
     rounds: int,
     cluster: Cluster,
 ) -> tuple[Side, Side]:
-    """Measure both sides in turn, so that other programs and a cold JVM affect both equally.
+    """Measure both queries in turn, so that other programs and a cold JVM affect both equally.
 
     The first rounds only warm Spark up, and are not counted.
     """
@@ -121,7 +121,7 @@ def figures(what: str, ours: Side, limit: Side, limit_of: str, *, share: float) 
 
 
 def cpu_seconds(cluster: Cluster) -> tuple[float, float]:
-    """CPU time so far of Spark (this process, JVM, Python workers), and of the cluster."""
+    """CPU time so far: of Spark (this process, the JVM, Python workers), and of the cluster."""
     spark, behind = 0.0, 0.0
     members = {member.pid for member in cluster.members.by_id.values()}
     me = psutil.Process()

@@ -1,4 +1,4 @@
-"""Spark's own cost: a Python stream source with rows in memory, and a sink that drops them."""
+"""Baselines of streams: a Python source with rows in memory, and a sink that drops rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ BATCH_ROWS = 65_536
 
 
 class StreamFloor(DataSource):
-    """`format("benchmark_floor")`: options `batches`, `rows` (in each batch), `partitions`."""
+    """`format("benchmark_floor")`: the options `batches`, `rows` (of a batch), `partitions`."""
 
     @classmethod
     def name(cls) -> str:

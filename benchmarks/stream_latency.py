@@ -2,10 +2,10 @@
 
 The smallest time (the floor) is measured with a query from a Python source with rows in memory to a
 Python sink that drops them. This query runs in the same session, with the same checkpoint manager
-and as many tasks. Each batch of the measured query copies one commit of 200 rows from one log to
-another. The queries run in turn, so that other programs on the machine affect all of them equally.
-The first batch of each start is reported separately. A further query writes to a log whose ledgers
-are full after one range, so each of its batches rolls the ledgers of the sink.
+and the same number of tasks. Each batch of the measured query copies one commit of 200 rows from
+one log to another. The queries run in turn, so that other programs on the machine affect all of
+them equally. The first batch of each start is reported separately. Another query writes to a log
+whose ledgers are full after one range, so each batch of this query rolls the ledgers of the sink.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""Number of batches after each start of a query that do not count as warm."""
+"""Number of cold batches after a start of a query. They do not count as warm batches."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3
@@ -136,7 +136,7 @@ def feed(client: BlockingClient, schema: bytes, *, first_batch: int) -> None:
 
 
 def started(spark: SparkSession, name: str, checkpoint: Path, *, starts: int) -> StreamingQuery:
-    """Start a query, which continues from its checkpoint for 60 batches."""
+    """Start a query. It continues from its checkpoint, and ends after 60 batches."""
     reader = spark.readStream
     if name == FLOOR:
         shape = {"batches": BATCHES * starts, "rows": ROWS, "partitions": TASKS}

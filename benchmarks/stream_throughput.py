@@ -1,11 +1,12 @@
 """How many rows/s does a stream with a backlog read, and how many does it copy to a log?
 
-A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, string of 20), which
-are all in the log before the query starts. One query writes to a Python sink that drops the rows.
-Another query writes to a log with three durable copies. Each round is a new query with a new
-checkpoint. The main figure is the rate of the micro-batches, from their planning to their commit.
-The rate of the whole query is printed too, and includes the time in which Spark starts the query.
-The limit is the rate of a query from a Python source with rows in memory to the same dropping sink.
+A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, string of 20
+characters). All rows are in the log before the query starts. One query writes to a Python sink that
+drops the rows. Another query writes to a log with three durable copies. Each round is a new query
+with a new checkpoint. The main figure is the rate of the micro-batches, from their planning to
+their commit. The rate of the whole query is printed too, and includes the time in which Spark
+starts the query. The limit is the rate of a query from a Python source with rows in memory to the
+same dropping sink.
 """
 
 from __future__ import annotations
@@ -78,7 +79,7 @@ def main() -> None:
 def run(
     spark: SparkSession, cluster: Cluster, name: str, checkpoint: Path, side: Side | None
 ) -> None:
-    """One query from its start to its end."""
+    """Run one query from its start to its end, and add its figures to `side`."""
     if name == FLOOR:
         shape = {"batches": 1, "rows": ROWS, "partitions": CORES}
         frame = spark.readStream.format("benchmark_floor").options(**shape).load()
@@ -105,7 +106,7 @@ def run(
 
 
 def figures(sides: dict[str, Side]) -> Iterator[Figure]:
-    """Yield the results of both kinds of query. The limit is the source in memory."""
+    """Yield the figures of both kinds of query. Their limit is the rate of the source in memory."""
     floor = sides[FLOOR]
     for name, goal in GOALS.items():
         side = sides[name]

@@ -2,9 +2,9 @@
 
 The measured time is from the call of `append_async` to the delivery by `tail`. The ledgers have
 E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this machine. The same run
-measures the time of one disk sync plus one round trip of a socket. The goal is three times this
-sum. The bare tail (`bare_tail`) is a minimal program with the same processes. Its latency shows how
-much of the measured latency is not due to ledgers.
+measures the sum of the times of one disk sync and one round trip of a socket. The goal is three
+times this sum. The bare tail (`bare_tail`) is a minimal program with the same number of processes.
+Its latency shows which part of the measured latency is not due to ledgers.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ with ll.connect(sys.argv[1]) as client:
 def latencies_ms(
     client: BlockingLogClient, uri: str, name: str, rate: int, seconds: float
 ) -> list[float]:
-    """The latency of each record of one round, without the first tenth."""
+    """The latencies of the records of one round, except the first 10 % of the records."""
     with client.open_log(name, lead=True) as log:
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, uri, name], stdout=subprocess.PIPE, text=True

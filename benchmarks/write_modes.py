@@ -2,9 +2,8 @@
 
 Each mode has a cluster of three bookies of its own. All clusters run at the same time. Each round
 measures one cluster after the other. Ledgers have E3/Qw3/Qa2 and CRC32C. The journal is on the same
-device as the entry log, so `journal` writes each byte twice to one device. The kernel counts the
-written bytes of the processes (`write_bytes` in /proc/PID/io), until a checkpoint after the last
-append.
+device as the entry log, so `journal` writes each byte twice to one device. The written bytes are
+counted by the kernel (`write_bytes` in /proc/PID/io), up to a checkpoint after the last append.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class Rig:
 
 @contextmanager
 def rig_of(mode: str, zookeeper: ZooKeeperProcess, directory: Path) -> Iterator[Rig]:
-    """Start the bookies of a mode; stop them at the end."""
+    """Run the bookies of a mode during the block, with a client."""
     uri = f"{zookeeper.service_uri}-{mode}"
     processes = []
     try:

@@ -85,7 +85,7 @@ class SourceOptions:
     logs: Annotated[tuple[str, ...] | None, Option(Use.READ, log_names,
         "names of several logs, separated by commas")] = None
     log_pattern: Annotated[str | None, Option(Use.READ, pattern,
-        "regular expression; reads all logs whose whole name matches it")] = None
+        "regular expression; selects all logs whose whole name matches it")] = None
     ledger_id: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "id of one ledger, which is read entry by entry")] = None
     metadata_service_uri: Annotated[str | None, Option(Use.BOTH, text,
@@ -93,7 +93,7 @@ class SourceOptions:
     password_file: Annotated[str | None, Option(Use.BOTH, text,
         "file with the password of the ledgers (1 to 1,024 bytes)")] = None
     strict_options: Annotated[bool, Option(Use.BOTH, boolean,
-        "false: an unknown option is a warning instead of an error")] = True
+        "if false, an unknown option causes a warning instead of an error")] = True
     engine: Annotated[str, Option(Use.BOTH, choice("auto", "jvm", "python"),
         "the program that runs scans: auto, jvm or python")] = "auto"
     columns: Annotated[tuple[str, ...] | None, Option(Use.READ, names,
@@ -104,12 +104,12 @@ class SourceOptions:
         "for each log", "rows")] = EARLIEST
     ending_offsets: Annotated[Offsets, Option(
         Use.BATCH, parse_offsets,
-        "offset after the last row (same forms as startingOffsets)", "rows")] = LATEST
+        "offset after the last row (in the forms of startingOffsets)", "rows")] = LATEST
     starting_timestamp: Annotated[int | None, Option(Use.READ, parse_moment,
         "reads rows that were committed at this time or later: ms since 1970, ISO 8601 (UTC by "
-        "default), or a time before now such as -10m")] = None
+        "default), or a duration before now such as -10m")] = None
     ending_timestamp: Annotated[int | None, Option(Use.BATCH, parse_moment,
-        "reads rows that were committed before this time (same forms as startingTimestamp)",
+        "reads rows that were committed before this time (in the forms of startingTimestamp)",
         )] = None
     starting_offsets_by_timestamp_strategy: Annotated[str, Option(
         Use.READ, choice(ERROR, GO_TO_LATEST),
@@ -119,10 +119,10 @@ class SourceOptions:
     version_as_of: Annotated[int | None, Option(Use.BATCH, whole_number(0),
         "number of the version to read")] = None
     timestamp_as_of: Annotated[int | None, Option(Use.BATCH, parse_moment,
-        "reads the version that was the newest at this time (same forms as startingTimestamp)",
+        "reads the version that was the newest at this time (in the forms of startingTimestamp)",
         )] = None
     fail_on_data_loss: Annotated[bool, Option(Use.READ, boolean,
-        "false: skip rows that no longer exist")] = True
+        "if false, the read skips rows that no longer exist")] = True
     on_overwrite: Annotated[str, Option(Use.STREAM, choice(FAIL, CONTINUE),
         "when the log is overwritten: with fail the query ends, with continue it reads "
         "the new rows")] = FAIL
@@ -130,13 +130,13 @@ class SourceOptions:
         "maximum number of rows in a micro-batch; also named maxOffsetsPerTrigger",
         "rows")] = None
     max_bytes_per_trigger: Annotated[int, Option(Use.STREAM, size_bytes(1),
-        "approximate maximum size of a micro-batch, as stored; at least one entry is read",
+        "approximate maximum stored size of a micro-batch, which has at least one entry",
         "bytes")] = 1 << 30
     min_rows_per_trigger: Annotated[int | None, Option(Use.STREAM, whole_number(1),
         "minimum number of rows in a micro-batch; also named minOffsetsPerTrigger",
         "rows")] = None
     max_trigger_delay: Annotated[int, Option(Use.STREAM, parse_duration,
-        "maximum time to wait for minRowsPerTrigger rows; also with a unit, such as 15m",
+        "maximum time to wait for minRowsPerTrigger rows; may have a unit, such as 15m",
         "ms")] = 900_000
     include_metadata: Annotated[bool, Option(Use.READ, boolean,
         "adds the columns _log, _ledger, _entry, _offset, _append_time")] = False
@@ -157,8 +157,8 @@ class SourceOptions:
         "number of copies of an entry, for a new log; 3 by default, or the ensemble size if it is "
         "smaller", "bookies")] = None
     ack_quorum: Annotated[int | None, Option(Use.WRITE, whole_number(1, 1024),
-        "number of durable copies before an entry is acknowledged, for a new log; 2 by default, or "
-        "the write quorum if it is smaller", "bookies")] = None
+        "number of copies that must be durable before an entry is acknowledged, for a new log; 2 "
+        "by default, or the write quorum if it is smaller", "bookies")] = None
     digest_type: Annotated[str | None, Option(Use.WRITE, choice("CRC32C", "CRC32", "HMAC", "DUMMY"),
         "digest of entries, for a new log; CRC32C by default")] = None
     txn_app_id: Annotated[str | None, Option(Use.WRITE, text,

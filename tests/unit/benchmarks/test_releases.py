@@ -49,7 +49,7 @@ def test_a_file_has_what_scripts_print(tmp_path: Path) -> None:
 
 def test_a_release_without_a_file_is_named_with_those_that_have_one(tmp_path: Path) -> None:
     (tmp_path / "0.1.0.json").write_text("{}")
-    with pytest.raises(SystemExit, match=r"release 9; there are those of: 0\.1\.0"):
+    with pytest.raises(SystemExit, match=r"release 9; the releases with figures are: 0\.1\.0"):
         read("9", tmp_path)
 
 
