@@ -20,6 +20,7 @@ from bookie_server.core.group_copy import HEAD_SIZE
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import StorageError
 from bookie_server.storage.device.filesystem import OsFile, OsFileSystem
+from bookie_server.tools.directory import RestingDirectory
 from bookie_server.tools.journal_files import (
     CUT_OFF,
     DAMAGED,
@@ -35,11 +36,12 @@ from ledgerlog_spark.cli.main import app
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
+from tests.fixtures.examples import examples
 from tests.fixtures.resting import write_file, written
 from tests.unit.bookie_tools.calls import checked, content_of, with_directory
 
 ENTRIES = 160
-FLIPS = 150
+FLIPS = examples(60)
 ALL = 1_000_000
 
 
@@ -81,6 +83,14 @@ class Journal:
             self.directory, lambda opened: journal_copies(opened, name, start, limit)
         )
         return found.rows
+
+    def rows_at(self, name: str, starts: list[int]) -> list[dict[str, Any]]:
+        """The first row of each of these pages, of a directory that is opened once."""
+
+        async def work(opened: RestingDirectory) -> list[dict[str, Any]]:
+            return [(await journal_copies(opened, name, start, 1)).rows[0] for start in starts]
+
+        return with_directory(self.directory, work)
 
     def newest(self) -> dict[str, Any]:
         return max(self.files(), key=lambda row: row["last_copy"] or 0)
@@ -133,8 +143,7 @@ def test_the_copies_of_a_file_have_the_places_of_their_groups(journal: Journal) 
                 data = (journal.path / file["name"]).read_bytes()[row["offset"] + HEAD_SIZE :]
                 stored = (journal.directory / row["slot"]).read_bytes()[row["file_offset"] :]
                 assert stored[:40] == data[:40]
-        pages = [journal.copies(file["name"], 1, row["offset"])[0] for row in copies]
-        assert pages == copies
+        assert journal.rows_at(file["name"], [row["offset"] for row in copies]) == copies
 
 
 def test_a_damaged_group_is_shown_at_its_place(journal: Journal) -> None:
