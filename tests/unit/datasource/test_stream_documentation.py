@@ -147,20 +147,24 @@ def messages() -> dict[str, list[str]]:
 @cache
 def messages_in(path: Path) -> list[tuple[str, str]]:
     """The class and the message of every error that a module creates."""
-    found = []
-    for function in ast.walk(ast.parse(path.read_text())):
+    found: list[tuple[str, str]] = []
+    text = path.read_text()
+    if not any(f"{name}(" in text for name in vars(errors)):
+        return found
+    for function in ast.walk(ast.parse(text)):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
+        nodes = list(ast.walk(function))
         named = {
             target.id: node.value
-            for node in ast.walk(function)
+            for node in nodes
             if isinstance(node, ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Name)
         }
         found += [
             (node.func.id, re.sub(f"{OPEN}+", OPEN, text_of(node.args[0], named)).replace("`", ""))
-            for node in ast.walk(function)
+            for node in nodes
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id in vars(errors)
