@@ -61,6 +61,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in lines]
 
 
+MADE = re.compile(rf"\b(?:{'|'.join(map(re.escape, vars(errors)))})\(")
 STOPS = [(row[0].strip("`"), row[1].strip("`")) for row in rows(chapter("When a query stops"))]
 MOVED = rows(chapter("Coming from Kafka or Pulsar"))
 
@@ -149,10 +150,13 @@ def messages_in(path: Path) -> list[tuple[str, str]]:
     """The class and the message of every error that a module creates."""
     found: list[tuple[str, str]] = []
     text = path.read_text()
-    if not any(f"{name}(" in text for name in vars(errors)):
+    if not MADE.search(text):
         return found
+    lines = text.splitlines()
     for function in ast.walk(ast.parse(text)):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            continue
+        if not any(map(MADE.search, lines[function.lineno - 1 : function.end_lineno])):
             continue
         nodes = list(ast.walk(function))
         named = {
