@@ -50,7 +50,7 @@ def results_in(
     return predicate.results(stored.facts(RowRun("events", 7, 3, 5, 100, batch.num_rows, encoded)))
 
 
-@settings(deadline=None, max_examples=examples(40))
+@settings(deadline=None, max_examples=examples(100))
 @given(seed=st.integers(0, 2**63), small=st.booleans(), pieces=st.integers(1, 3))
 def test_the_result_in_each_row_is_possible_by_the_statistics(
     seed: int, small: bool, pieces: int
