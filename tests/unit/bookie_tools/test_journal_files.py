@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -103,9 +104,22 @@ class Journal:
             file.write(bytes((byte,)))
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    """A journal, and beside it a copy of its files: they name their directories."""
+    base = tmp_path_factory.mktemp("journals") / "of the tests"
+    base.mkdir()
+    journal = Journal(base)
+    shutil.copytree(base, base.with_name("copy"))
+    return journal
+
+
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path)
+def journal(original: Journal) -> Journal:
+    base = original.directory.parent
+    shutil.rmtree(base)
+    shutil.copytree(base.with_name("copy"), base)
+    return original
 
 
 def test_each_file_is_shown_with_its_groups(journal: Journal) -> None:
