@@ -95,6 +95,7 @@ _UNIT = "tests/unit"
 _LOG_TESTS = (
     (f"{_UNIT}/log", "tests/contract/test_log_store.py"),
     (f"{_UNIT}/upkeep", f"{_UNIT}/leader"),
+    ("tests/properties/test_long_lists.py", "tests/properties/test_log_sizes.py"),
 )
 _LEADER_HOSTS = ("leader hosts", "handles")
 _LEADER_TESTS = (

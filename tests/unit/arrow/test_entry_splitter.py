@@ -87,7 +87,7 @@ def test_the_splitter_counts_rows_and_bounds_of_the_whole_range() -> None:
     assert (bounds.minimum, bounds.maximum) == (0, 99_999)
 
 
-@settings(max_examples=examples(20), deadline=None)
+@settings(max_examples=examples(10), deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 40_000), max_size=6),
     target=st.integers(1_000, 200_000),

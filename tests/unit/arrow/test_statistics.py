@@ -160,7 +160,7 @@ def in_order(value: Any, kind: pa.DataType) -> Any:
     return scalar.as_py()
 
 
-@settings(deadline=None, max_examples=examples(200))
+@settings(deadline=None, max_examples=examples(80))
 @given(st.data())
 def test_stored_bounds_hold_for_every_value_in_sparks_order(data: st.DataObject) -> None:
     kind, values = data.draw(st.sampled_from(COLUMNS))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bookie_server.core.background.scrub import (
@@ -34,6 +34,7 @@ from bookie_server.storage.scrub.pointers import Pointer, Pointers
 from ledgerlog_spark.model import Code
 from tests.corruption.test_scrub import RealBookie
 from tests.crash.machine import SMALL, Machine, entry
+from tests.fixtures.examples import examples
 from tests.sim.disk import SimFile
 from tests.unit.bookie.test_drops import started
 
@@ -65,6 +66,7 @@ def test_a_pass_without_files_has_nothing_left() -> None:
     assert begun.left([1, 2]) == set()
 
 
+@settings(max_examples=examples(40))
 @given(st.sets(st.integers(1, 60), min_size=1), st.sets(st.integers(61, 90)), st.data())
 def test_a_position_covers_no_file_that_was_not_read(
     ids: set[int], later: set[int], data: st.DataObject

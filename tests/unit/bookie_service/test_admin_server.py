@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bookie_server.errors import PortInUseError
+from bookie_server.service.admin import server
 from bookie_server.service.admin.server import (
     CONNECTION_SECONDS_MAX,
     CONNECTIONS_MAX,
@@ -78,7 +79,8 @@ def _rest_of(peer: socket.socket) -> bytes:
 
 
 @pytest.fixture
-def served() -> Iterator[Served]:
+def served(monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+    monkeypatch.setattr(server, "LOOK_SECONDS", 0.01)  # `close` waits for a look
     served = Served()
     yield served
     for peer in served.peers:

@@ -322,5 +322,5 @@ def test_hogs_that_give_nothing_back_stop_nobody(sizes: list[int], hogs: int) ->
 
 def test_fuzzed_peers() -> None:
     run_state_machine_as_test(
-        Peers, settings=settings(max_examples=examples(60), stateful_step_count=40)
+        Peers, settings=settings(max_examples=examples(30), stateful_step_count=40)
     )

@@ -26,7 +26,8 @@ from bookie_server.storage.device.filesystem import OsFile
 from bookie_server.tools import inspect
 from ledgerlog_spark.model import Code
 from tests.crash.machine import Machine, encode_manifest, entry
-from tests.fixtures.resting import GOLDEN, golden, put_on, written
+from tests.fixtures.examples import examples
+from tests.fixtures.resting import GOLDEN, copied, golden, put_on, written
 from tests.unit.bookie_tools.calls import (
     checked,
     content_of,
@@ -36,15 +37,15 @@ from tests.unit.bookie_tools.calls import (
 )
 
 ENTRIES = 60
-FLIPS = 300
+ENTRIES_OF_FEW_FILES = 15
+FLIPS = examples(100)
 
 
-@pytest.fixture
-def machine() -> Machine:
+def stopped(entries: int) -> Machine:
     """Ledgers 1 and 2, in several finished files after a clean stop."""
     machine = Machine(5)
     machine.start()
-    for number in range(ENTRIES):
+    for number in range(entries):
         assert machine.add(1, (number,), b"a" * 700) is Code.OK
         assert machine.add(2, (number * 2,), b"b" * 2_000) is Code.OK
     machine.scheduler.run_for(500)
@@ -53,8 +54,19 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def directory(machine: Machine, tmp_path: Path) -> Path:
-    return written(machine, tmp_path / "bookie")
+def machine() -> Machine:
+    return stopped(ENTRIES)
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of such a machine, of which each test gets a copy."""
+    return written(stopped(ENTRIES), tmp_path_factory.mktemp("damage") / "bookie")
+
+
+@pytest.fixture
+def directory(original: Path, tmp_path: Path) -> Path:
+    return copied(original, tmp_path / "bookie")
 
 
 def finished(directory: Path) -> list[FileEntry]:
@@ -106,9 +118,11 @@ def test_check_counts_the_ledgers_of_open_files(tmp_path: Path) -> None:
     assert checked(written(machine, tmp_path / "bookie")).seen["ledgers"] == 5
 
 
-def test_each_flipped_bit_of_a_record_or_an_index_is_found(directory: Path) -> None:
+def test_each_flipped_bit_of_a_record_or_an_index_is_found(tmp_path: Path) -> None:
     random = Random(1)
+    directory = written(stopped(ENTRIES_OF_FEW_FILES), tmp_path / "bookie")
     files = finished(directory)
+    assert len(files) > 2
     for _ in range(FLIPS):
         file = random.choice(files)
         path = directory / file.slot

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import json
 import os
+import shutil
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,6 +21,7 @@ from bookie_server.core.group_copy import HEAD_SIZE
 from bookie_server.core.settings import ModeSettings
 from bookie_server.errors import StorageError
 from bookie_server.storage.device.filesystem import OsFile, OsFileSystem
+from bookie_server.tools.directory import RestingDirectory
 from bookie_server.tools.journal_files import (
     CUT_OFF,
     DAMAGED,
@@ -35,11 +37,12 @@ from ledgerlog_spark.cli.main import app
 from ledgerlog_spark.errors import ConfigurationError
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine
+from tests.fixtures.examples import examples
 from tests.fixtures.resting import write_file, written
 from tests.unit.bookie_tools.calls import checked, content_of, with_directory
 
 ENTRIES = 160
-FLIPS = 150
+FLIPS = examples(60)
 ALL = 1_000_000
 
 
@@ -82,6 +85,14 @@ class Journal:
         )
         return found.rows
 
+    def rows_at(self, name: str, starts: list[int]) -> list[dict[str, Any]]:
+        """The first row of each of these pages, of a directory that is opened once."""
+
+        async def work(opened: RestingDirectory) -> list[dict[str, Any]]:
+            return [(await journal_copies(opened, name, start, 1)).rows[0] for start in starts]
+
+        return with_directory(self.directory, work)
+
     def newest(self) -> dict[str, Any]:
         return max(self.files(), key=lambda row: row["last_copy"] or 0)
 
@@ -93,9 +104,22 @@ class Journal:
             file.write(bytes((byte,)))
 
 
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Journal:
+    """A journal, and beside it a copy of its files: they name their directories."""
+    base = tmp_path_factory.mktemp("journals") / "of the tests"
+    base.mkdir()
+    journal = Journal(base)
+    shutil.copytree(base, base.with_name("copy"))
+    return journal
+
+
 @pytest.fixture
-def journal(tmp_path: Path) -> Journal:
-    return Journal(tmp_path)
+def journal(original: Journal) -> Journal:
+    base = original.directory.parent
+    shutil.rmtree(base)
+    shutil.copytree(base.with_name("copy"), base)
+    return original
 
 
 def test_each_file_is_shown_with_its_groups(journal: Journal) -> None:
@@ -133,8 +157,7 @@ def test_the_copies_of_a_file_have_the_places_of_their_groups(journal: Journal) 
                 data = (journal.path / file["name"]).read_bytes()[row["offset"] + HEAD_SIZE :]
                 stored = (journal.directory / row["slot"]).read_bytes()[row["file_offset"] :]
                 assert stored[:40] == data[:40]
-        pages = [journal.copies(file["name"], 1, row["offset"])[0] for row in copies]
-        assert pages == copies
+        assert journal.rows_at(file["name"], [row["offset"] for row in copies]) == copies
 
 
 def test_a_damaged_group_is_shown_at_its_place(journal: Journal) -> None:

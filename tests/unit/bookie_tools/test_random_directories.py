@@ -11,10 +11,11 @@ from bookie_server.core.manifest_codec import decode_manifest
 from ledgerlog_spark.model import Code
 from tests.crash.run import Run
 from tests.crash.seeds import play_all
+from tests.fixtures.examples import examples
 from tests.fixtures.resting import written
 from tests.unit.bookie_tools.calls import checked, content_of, dumped
 
-SEEDS = 24
+SEEDS = examples(8, 400)
 MARKS = ("visits", "files", "pieces", "entries", "gaps", "copies")
 
 

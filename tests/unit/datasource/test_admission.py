@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ledgerlog_spark.datasource.stream.admission import Backlog, Limits, admitted, even_shares
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import Item
+from tests.fixtures.examples import examples
 
 
 def items_of(*ranges: tuple[int, int], entries: int = 10, first: int = 0) -> list[Item]:
@@ -127,7 +128,7 @@ def test_limits_hold_and_a_batch_takes_something_while_there_is_something(
         assert sum(sizes) <= max(size_bytes, size_bytes + largest_entry)
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(logs=backlogs(), rows=st.none() | st.integers(1, 2_000), size_bytes=st.integers(1, 100_000))
 def test_a_stream_comes_to_the_end_of_every_log(
     logs: list[Backlog], rows: int | None, size_bytes: int

@@ -30,6 +30,7 @@ from ledgerlog_spark.errors import DataLossError, WireFormatError
 from ledgerlog_spark.model import NO_ENTRY
 from ledgerlog_spark.protocol.log.state.records import Item, LogSnapshot, VersionInterval
 from ledgerlog_spark.protocol.log.state.statistics import encode_statistics
+from tests.fixtures.examples import examples
 from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:
@@ -170,7 +171,7 @@ def logs(draw: st.DrawFn) -> Log:
     return log
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
@@ -189,7 +190,7 @@ def test_any_cut_gives_the_rows_of_reading_whole_and_cutting(
     assert rows_read(log, options, with_indexes=with_indexes) == log.rows[start:end]
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
@@ -229,7 +230,7 @@ def between(low: int, high: int) -> Needs:
     ])  # fmt: skip
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),
@@ -285,7 +286,7 @@ def test_columns_that_came_later_are_null_in_older_ranges() -> None:
     assert rows_read(log, SourceOptions(), needs=Needs([negated])) == log.rows
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 180), st.integers(0, 180)),

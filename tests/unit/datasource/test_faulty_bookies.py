@@ -39,7 +39,7 @@ from tests.fixtures.blocking_world import URI, BlockingWorld, blocking_world
 __all__ = ["blocking_world"]
 
 LOG, LED = "flights", "orders"
-ROWS, RECORDS = 3_000, 200
+ROWS, RECORDS = 3_000, 50
 SECONDS_MAX = 150
 """Maximum time by the cluster's clock: `patiently` and one more attempt, or a write's 60 to 120
 s."""

@@ -34,6 +34,7 @@ from ledgerlog_spark.protocol.log.state.records import (
     LogSnapshot,
     VersionInterval,
 )
+from tests.fixtures.examples import examples
 from tests.unit.datasource.listed_ledgers import Ledgers
 
 if TYPE_CHECKING:
@@ -134,7 +135,7 @@ def logs(draw: st.DrawFn) -> LeaderLog:
     return log
 
 
-@settings(deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     log=logs(),
     edges=st.tuples(st.integers(0, 100), st.integers(0, 100)),

@@ -61,6 +61,7 @@ def rows(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in row.split("|")[1:-1]] for row in lines]
 
 
+MADE = re.compile(rf"\b(?:{'|'.join(map(re.escape, vars(errors)))})\(")
 STOPS = [(row[0].strip("`"), row[1].strip("`")) for row in rows(chapter("When a query stops"))]
 MOVED = rows(chapter("Coming from Kafka or Pulsar"))
 
@@ -147,20 +148,27 @@ def messages() -> dict[str, list[str]]:
 @cache
 def messages_in(path: Path) -> list[tuple[str, str]]:
     """The class and the message of every error that a module creates."""
-    found = []
-    for function in ast.walk(ast.parse(path.read_text())):
+    found: list[tuple[str, str]] = []
+    text = path.read_text()
+    if not MADE.search(text):
+        return found
+    lines = text.splitlines()
+    for function in ast.walk(ast.parse(text)):
         if not isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             continue
+        if not any(map(MADE.search, lines[function.lineno - 1 : function.end_lineno])):
+            continue
+        nodes = list(ast.walk(function))
         named = {
             target.id: node.value
-            for node in ast.walk(function)
+            for node in nodes
             if isinstance(node, ast.Assign)
             for target in node.targets
             if isinstance(target, ast.Name)
         }
         found += [
             (node.func.id, re.sub(f"{OPEN}+", OPEN, text_of(node.args[0], named)).replace("`", ""))
-            for node in ast.walk(function)
+            for node in nodes
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
             and node.func.id in vars(errors)

@@ -50,6 +50,7 @@ def staged(ledger_id: int, rows: int = 100, statistics: bytes = b"") -> StagedRa
     )
 
 
+@lru_cache(maxsize=1_000)
 def full_statistics(number: int) -> bytes:
     columns = [
         ColumnStatistics(c, 0, f"{number:016}-{c:010}-low", f"{number:016}-{c:010}-top")

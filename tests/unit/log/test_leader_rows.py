@@ -125,7 +125,7 @@ async def test_appends_of_one_turn_share_an_entry_and_each_has_its_own_range(
     assert numbers(await batches(world)) == [*range(begin)]
 
 
-@settings(deadline=None, max_examples=examples(15))
+@settings(deadline=None, max_examples=examples(8))
 @given(
     sizes=st.lists(st.one_of(st.integers(0, 40), st.integers(60_000, 70_000)), max_size=5),
     seed=st.integers(0, 1_000),

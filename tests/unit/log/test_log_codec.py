@@ -250,7 +250,7 @@ def test_producer_record_stored_by_the_first_version_still_reads() -> None:
 
 
 @given(heads)
-@settings(max_examples=examples(60), deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_head_reads_back_as_it_was_stored(head: LogHead) -> None:
     assert decode_head(encode_head(head)) == head
 

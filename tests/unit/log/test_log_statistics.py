@@ -33,7 +33,7 @@ def column(place: int, of: list[object]) -> ColumnStatistics:
 
 
 @given(st.lists(values, min_size=1, max_size=40), st.sampled_from([64, 1024]))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_stored_bounds_enclose_every_value_and_fit(columns: list[list[object]], size: int) -> None:
     stored = encode_statistics([column(n, c) for n, c in enumerate(columns)], size_bytes_max=size)
     assert len(stored) <= size
@@ -56,7 +56,7 @@ def test_stored_bounds_enclose_every_value_and_fit(columns: list[list[object]], 
 
 
 @given(st.lists(values, max_size=20), st.integers(0, 200))
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_shortened_statistics_are_the_leading_columns(
     columns: list[list[object]], size: int
 ) -> None:

@@ -171,7 +171,7 @@ QUORUMS = st.sampled_from(
 )
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(quorum=QUORUMS, data=st.data())
 def test_confirmation_agrees_with_a_model_that_counts_each_entry_by_itself(
     quorum: Quorum, data: st.DataObject

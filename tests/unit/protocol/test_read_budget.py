@@ -71,6 +71,7 @@ class Reading:
             metadata=metadata, first_entry_id=0, last_entry_id=last, place=place
         )
         self.out: dict[int, m.SendRead | m.SendReadBatch] = {}
+        self.coming: dict[int, int] = {}  # payload bytes of the answers to requests in `out`
         self.timers: list[int] = []
         self.untaken: list[tuple[int, int]] = []
         self.next_entry_id = 0
@@ -90,6 +91,7 @@ class Reading:
             match effect:
                 case m.SendRead(request) | m.SendReadBatch(request):
                     self.out[request] = effect
+                    self.coming[request] = self.size_of(effect)
                 case m.StartTimer(request):
                     self.timers.append(request)
                 case m.EntriesRead(entries):
@@ -103,9 +105,9 @@ class Reading:
                     self.perform(self.reader.handle(found))
                 case _:
                     self.end = effect
-        coming = sum(map(self.size_of, self.out.values()))
-        self.most = max(self.most, self.held + coming)
-        self.worst = max(self.worst, self.held + len(self.out) * FRAME_SIZE_BYTES_MAX)
+        held = self.held
+        self.most = max(self.most, held + sum(self.coming.values()))
+        self.worst = max(self.worst, held + len(self.out) * FRAME_SIZE_BYTES_MAX)
 
     @property
     def held(self) -> int:
@@ -133,6 +135,7 @@ class Reading:
 
     def answer(self, request: int) -> None:
         effect = self.out.pop(request)
+        del self.coming[request]
         code = Code.OK
         if isinstance(effect, m.SendReadBatch) and not self.takes_batches:
             code = Code.BAD_REQUEST

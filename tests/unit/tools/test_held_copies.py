@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.model import Fragment, LedgerMetadata, LedgerState, Quorum
 from ledgerlog_spark.protocol.ledger.quorum import write_set
 from ledgerlog_spark.tools.held_copies import ShortRange, fragments_to_check, short_ranges
+from tests.fixtures.examples import examples
 
 THREE = Quorum(3, 3, 2)
 ABC = ("a", "b", "c")
@@ -104,6 +105,7 @@ def lists_of_bookies(
     return ledger(quorum, last, *fragments), lists
 
 
+@settings(max_examples=examples(50))
 @given(lists_of_bookies())
 def test_ranges_are_those_of_each_entry_alone(
     case: tuple[LedgerMetadata, dict[str, list[tuple[int, int]] | None]],

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ledgerlog_spark.errors import WireFormatError
@@ -38,6 +38,7 @@ from ledgerlog_spark.wire.repair_notes import (
     WorkerReport,
     WorkerTask,
 )
+from tests.fixtures.examples import examples
 
 NOTES: list[Any] = [
     Holes.of([Hole("b1"), Hole("b2", 5, HoleKind.DAMAGED, ((1, 2), (7, 7)))]),
@@ -127,6 +128,7 @@ def asked(holes: tuple[Hole, ...]) -> set[tuple[str, int, str, int]]:
     }
 
 
+@settings(max_examples=examples(50))
 @given(SomeHoles, SomeHoles)
 def test_a_union_of_holes_asks_for_exactly_their_entries(
     one: list[Hole], other: list[Hole]

@@ -167,8 +167,7 @@ def _fits(ref: PageRef, size_bytes: int) -> bool:
 def chunks(kind: RecordKind[T], records: Sequence[T]) -> Iterable[Sequence[T]]:
     """Divide the records among as few pages as possible."""
     first = size_bytes = 0
-    for place, record in enumerate(records):
-        added = kind.size_bytes((record,))
+    for place, added in enumerate(kind.sizes_bytes(records)):
         if place > first and size_bytes + added > PAGE_BODY_SIZE_BYTES_MAX:
             yield records[first:place]
             first, size_bytes = place, 0

@@ -7,8 +7,9 @@ compress well, and `struct.iter_unpack` parses them, so decoding 100,000 items t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from operator import attrgetter
 from struct import Struct
 from typing import Any, Generic, TypeVar
@@ -56,8 +57,14 @@ class RecordKind(Generic[T]):
 
     def size_bytes(self, records: Sequence[T]) -> int:
         """Size of the records in a stored sequence, without the count before the records."""
-        tails = sum(len(self.tail(record)) for record in records) if self.tail else 0
+        tails = sum(map(len, map(self.tail, records))) if self.tail else 0
         return self.layout.size * len(records) + tails
+
+    def sizes_bytes(self, records: Sequence[T]) -> Iterator[int]:
+        """Size of each of these records in a stored sequence."""
+        if self.tail is None:
+            return repeat(self.layout.size, len(records))
+        return (self.layout.size + size for size in map(len, map(self.tail, records)))
 
     def encode(self, records: Sequence[T]) -> bytes:
         """The sequence as bytes: count, rows, then the parts of variable length."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
@@ -67,12 +68,16 @@ class LongLog(OneLog):
 
 
 def paged(
-    kind: RecordKind[T], records: Sequence[T], pages: dict[tuple[str, int], bytes], first: int
+    kind: RecordKind[T],
+    records: Sequence[T],
+    pages: dict[tuple[str, int], bytes],
+    first: int,
+    step: int = 2_000,
 ) -> Paged[T]:
-    """The sequence after commits of 2,000 records and one of 20."""
+    """The sequence after commits of `step` records and one of 20."""
     found: Paged[T] = Paged()
     newest = len(records) - 20
-    cuts = (*range(0, newest, 2_000), newest, len(records))
+    cuts = (*range(0, newest, step), newest, len(records))
     for number, (place, end) in enumerate(itertools.pairwise(cuts), first):
         some = records[place:end]
         loaded = {
@@ -203,7 +208,7 @@ def test_a_truncation_within_older_versions_finds_the_one_that_begins_there(log:
         log.head.value,
         version=RANGES - 1,
         start_offset=(RANGES - 1) * ROWS,
-        history=paged(HISTORY, versions, pages, 9_000),
+        history=paged(HISTORY, versions, pages, 9_000, step=20_000),
     )
     log.head = replace(log.head, value=head)
     done, cost = truncate(log, 10_005)
@@ -352,18 +357,32 @@ def retain_all(log: LongLog, ms: int, size_bytes: int) -> int:
     raise AssertionError(log.head.value.start_offset)
 
 
-@pytest.mark.parametrize("size_bytes", [-1, 10**12], ids=["age", "age-and-size"])
-@pytest.mark.parametrize("unknown", [(0, 0), (5_000, 12_000)], ids=["timed", "some-timed"])
-def test_retention_goes_on_while_all_it_looks_at_is_due_and_its_ledger_goes_on(
-    size_bytes: int, unknown: tuple[int, int]
-) -> None:
-    """By size, it reads further than by age, because the versions begin far apart."""
+@cache
+def items_of_two_ledgers(unknown: tuple[int, int]) -> tuple[LogHead, dict[tuple[str, int], bytes]]:
     items = [
         Item(n // LEDGER_RANGES, n + 1, n + 1, NO_ENTRY, ROWS, SIZE_BYTES, n * ROWS, 0,
              bytes(64), 0 if n in range(*unknown) else (n + 1) * MINUTE_MS)
         for n in range(30_000)
     ]  # fmt: skip
     log = listed(items, start=9_000)
+    return log.head.value, log.pages
+
+
+def of_two_ledgers(unknown: tuple[int, int]) -> LongLog:
+    """A log of 30,000 ranges in two ledgers, of which those in `unknown` have no times."""
+    head, pages = items_of_two_ledgers(unknown)
+    log = LongLog(head, dict(pages))
+    log.now_ms = 30_001 * MINUTE_MS
+    return log
+
+
+@pytest.mark.parametrize("size_bytes", [-1, 10**12], ids=["age", "age-and-size"])
+@pytest.mark.parametrize("unknown", [(0, 0), (5_000, 12_000)], ids=["timed", "some-timed"])
+def test_retention_goes_on_while_all_it_looks_at_is_due_and_its_ledger_goes_on(
+    size_bytes: int, unknown: tuple[int, int]
+) -> None:
+    """By size, it reads further than by age, because the versions begin far apart."""
+    log = of_two_ledgers(unknown)
     retain_all(log, 5 * MINUTE_MS, size_bytes)
     assert log.head.value.start_offset >= LEDGER_RANGES * ROWS
     assert log.head.value.oldest_offset == log.head.value.start_offset

@@ -72,7 +72,8 @@ def test_single_range_commits_mostly_write_the_head_alone() -> None:
 def test_commit_of_ten_thousand_tasks_fits_with_full_statistics() -> None:
     log = OneLog(*new_head(PROPERTIES))
     log.producer("app", "run")
-    ranges = [staged(n, statistics=full_statistics(n)) for n in range(10_000)]
+    # Compression finds no text again that is a megabyte behind.
+    ranges = [staged(n, statistics=full_statistics(n % 1_000)) for n in range(10_000)]
     assert min(len(r.statistics) for r in ranges) > 900
     commit(log, 0, ranges)
     head = encode_head(log.head.value)
