@@ -14,7 +14,7 @@ from tests.sim.draws import Draws
 from tests.sim.options import drawn
 from tests.sim.schedule import Outcome, run_schedule
 
-SCHEDULES = 150
+SCHEDULES = 80
 MARKS = ("disk full", "one of two directories failed", "power loss", "rot")
 
 

@@ -10,7 +10,7 @@ from tests.sim.release.mutations import MUTATIONS, applied
 from tests.sim.release.schedule import run_releases
 from tests.sim.release.scripts import Script
 
-SCHEDULES = 120
+SCHEDULES = 60
 BATCHES = 6
 
 COUNTEREXAMPLES = [
