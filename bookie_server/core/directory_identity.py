@@ -128,7 +128,7 @@ def identity_of(manifest: Manifest) -> DirectoryIdentity:
 
 
 def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
-    """Compare a directory with the record of its bookie, or with None if there is no record."""
+    """Compare a directory with the record of its bookie. `known` is None if there is no record."""
     if known is not None and known.is_retired:
         return DirectoryFinding.RETIRED
     if known is None or not known.directories:

@@ -38,7 +38,7 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """What a starting bookie reads of a file."""
+    """The part of a file that a bookie reads when it starts."""
 
     OPEN = "open"
     """When the bookie starts, it replays the file from its first record."""

@@ -28,7 +28,7 @@ class AddPeriods:
         self.current = 0
 
     def advance(self, now_ms: int) -> None:
-        """Begin the next period, unless the current period is young."""
+        """Begin the next period, unless the current period began recently."""
         if now_ms - self._begun_ms[-1] < max(1, self._wait_ms // PERIODS_PER_WAIT):
             return
         self._begun_ms.append(now_ms)

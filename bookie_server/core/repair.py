@@ -9,7 +9,7 @@ fragment names the bookie, because the closing write may name it for entries tha
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, and stays in
 limbo. After that, the doubt about ledgers without a state is over.
 
-A repair clears ledgers up to the epoch in which it began. Later losses stay in limbo.
+A repair clears ledgers up to the epoch in which it began. Ledgers with later losses stay in limbo.
 """
 
 from __future__ import annotations
@@ -257,7 +257,7 @@ class LedgerRepair:
         self._epoch = doubt.epoch
         self._has_state = has_state
         self._record: Versioned[LedgerMetadata] | None = None
-        self._unverified: Iterator[int] = iter(())  # ids to hold that are not verified yet
+        self._unverified: Iterator[int] = iter(())  # ids of the entries to verify
         self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
         self._missing: list[int] = []
         self._missing_count = 0
@@ -316,7 +316,7 @@ class LedgerRepair:
         return self._bookie_id in fragment.ensemble
 
     def _read_peers(self) -> list[RepairEffect]:
-        """Read the LACs of the other bookies. The entries up to the largest LAC must be here."""
+        """Read the other bookies' LACs. This bookie must hold the entries up to the largest LAC."""
         if self._peers:
             return [ReadPeerLac(self._peers.popleft())]
         metadata = self._metadata
@@ -427,7 +427,7 @@ class EndDoubt:
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """The pass has ended. Unless it is whole, it must be repeated."""
+    """The pass has ended. A pass that is not whole must be repeated."""
 
     is_whole: bool
 
@@ -441,7 +441,7 @@ class RepairPass:
     def __init__(self, doubt: Doubt) -> None:
         """A pass that begins now. The doubt is durable."""
         self._epoch = doubt.epoch
-        self._left = array("q")  # the ids of the ledgers, descending
+        self._left = array("q")  # ids of the ledgers that are not handled yet, descending
 
     def begin(self) -> PassEffect:
         """Return the first effect, which `listed` answers."""

@@ -37,7 +37,7 @@ class ModeSettings:
     write_mode: BookieWriteMode = BookieWriteMode.DIRECT  # where acknowledged entries are
     journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
     journal_sync_data: bool = True  # whether adds wait for the sync of the journal
-    journal_files: int = 3  # each is as large as an entry-log file
+    journal_files: int = 3  # number of journal files, each as large as an entry-log file
     checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
     checkpoint_interval_ms: int = 10_000  # maximum time until the entry log is synced
     group_wait_ms: int = 0  # time that a group which is not full waits for more records

@@ -8,7 +8,7 @@
 - `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
 - `compaction`: copies the live entries of files that are mostly deleted, and frees the files.
 - `scrub`: reads finished files from the device, and looks for damage.
-- `limbo`: possible losses: answers "unknown", epochs of doubt, repaired entries.
+- `limbo`: handles possible losses with answers "unknown", epochs of doubt and repaired entries.
 - `modes`: the write modes: journal files, checkpoints, and the end of the last run.
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.

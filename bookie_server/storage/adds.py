@@ -114,7 +114,7 @@ class AddPath:
 
     def _store(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids
-        # A repair has no key if the bookie has lost the key.
+        # The request of a repair has no key if the bookie has lost the key of the ledger.
         is_keyless = request.is_recovery and request.master_key == NO_KEY
         key = None if is_keyless else request.master_key
         state = self._shared.state_of(request.ledger_id, key)

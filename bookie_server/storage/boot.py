@@ -63,8 +63,8 @@ class Boot:
     active: OpenFile | None = None
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
-    proved_upto: int = 0  # the last run may have acknowledged records up to here
-    losses: list[str] = field(default_factory=list)  # why records may be lost
+    proved_upto: int = 0  # sequence up to which the last run may have acknowledged
+    losses: list[str] = field(default_factory=list)  # reasons why records may be lost
 
     def __post_init__(self) -> None:
         self.journals = Journals(self.shared)
@@ -154,7 +154,7 @@ class Boot:
     def _is_live(self, record: JournalRecord) -> bool:
         """Return whether a record is a run that no tombstone deletes.
 
-        All tombstones must have been applied before.
+        All tombstones must be applied before this call.
         """
         state = self.shared.state_of(record.ledger_id)
         return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
@@ -164,7 +164,8 @@ class Boot:
             try:
                 await self._look_for_last_entries(file)
             except CorruptRecordError:
-                # The head of the index was intact, so the doubt may be raised only now.
+                # Until now, only the head of the index was read, and it is intact. So this rebuild
+                # may be the first step that raises the doubt.
                 await self._rebuild(file)
                 await self._look_for_last_entries(file)
         assert self.active is not None

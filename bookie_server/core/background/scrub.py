@@ -49,7 +49,7 @@ class ScrubPosition:
         return {file_id for file_id in file_ids if self.done < file_id <= self.upto}
 
     def at(self, left: Collection[int]) -> ScrubPosition:
-        """Return the position while these files are left. All its other files were read."""
+        """Return the position while these files are left. All other files of the pass were read."""
         return replace(self, done=min(left, default=self.upto + 1) - 1)
 
     def ended(self, now_ms: int) -> ScrubPosition:

@@ -71,7 +71,8 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # For small reads in the thread of the event loop: new memory would first be zeroed.
+        # Buffer for small reads in the thread of the event loop. Python would first fill a new
+        # buffer with zeros.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -110,7 +111,8 @@ class OsFileSystem:
                 path=str(self.directory),
             ) from None
         try:
-            # Kept open, so that a sync of the directory never fails for lack of descriptors.
+            # This descriptor is kept open, so that a sync of the directory never fails because the
+            # process has no descriptor left.
             self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
         except OSError as error:
             os.close(descriptor)
@@ -120,8 +122,8 @@ class OsFileSystem:
     async def unlock(self) -> None:
         """Unlock the directory and end its threads after their queued work."""
         threads = (self.writer, self.keeper, self._background)
-        # A call may run after its task was cancelled. It must not change the files of the next
-        # process.
+        # A call may run after its task was cancelled. Such a call must not change the files of the
+        # next process.
         for thread in threads:
             if not thread.is_stopped:
                 await thread.call(lambda: None)
@@ -260,11 +262,12 @@ class OsFile:
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
-        # Held during a wait for write-back: the kernel may then report an error, and only once.
+        # This lock is held during a wait for write-back. The kernel may report an error during this
+        # wait, and reports each error only once.
         self._write_back = threading.Lock()
-        self._syncing = threading.Lock()  # the kernel reports an error to one of two syncs only
+        self._syncing = threading.Lock()  # the kernel reports an error to only one of two syncs
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
-        self._unwritten_from: int | None = None  # write-back of earlier bytes was started
+        self._unwritten_from: int | None = None  # end of the bytes whose write-back was started
         self.name = name
 
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:

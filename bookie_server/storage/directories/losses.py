@@ -102,7 +102,8 @@ class JoinedLosses:
         """End the doubt up to `epoch`, after a repair has handled all ledgers."""
         for directory in self._serving:
             with _unless_failed(directory):
-                # With a larger epoch, the next loss of this directory would begin an ended epoch.
+                # If the directory ended an epoch larger than its own, its next loss would begin an
+                # epoch that has already ended.
                 await directory.end_doubt(min(epoch, directory.doubt.epoch))
 
 

@@ -24,7 +24,8 @@ ASKED_MAX = 1_000
 COMPARED_MAX = 10_000
 """Maximum number of ledgers with a stored creation. Records of other ledgers are read again."""
 QUESTIONS_MAX = 64
-"""Maximum number of ledgers whose records are read at once. Reads of others get "unknown"."""
+"""Maximum number of ledgers whose records are read at once. Reads of other ledgers get
+"unknown"."""
 
 
 class Denials:
@@ -34,7 +35,7 @@ class Denials:
         self._shared = shared
         self._health = shared.health
         self._states = shared.states
-        self._compared: OrderedDict[int, int] = OrderedDict()  # epoch of the last comparison
+        self._compared: OrderedDict[int, int] = OrderedDict()  # ledger id to epoch of comparison
         self._questions: dict[int, list[Callable[[], None]]] = {}
         self._asked: dict[int, None] = {}
 

@@ -198,7 +198,7 @@ async def take_over(shared: Shared, journals: Journals) -> TakenOver:
         await _sync_open_files(shared)
     except SyncFailedError:
         if number is not None:
-            number.set(HAS_FAILED)  # the sync of the next start would succeed
+            number.set(HAS_FAILED)  # a later sync would succeed despite the loss
         raise
     if number is None:
         return TakenOver(loss=_loss_of(run, "its number in shared memory is missing"))
@@ -327,7 +327,7 @@ async def prepare_mode(
 
 
 async def require_journals(shared: Shared, journals: Journals) -> None:
-    """Lock the journal directories of the last run and the new run that the start needs.
+    """Lock the journal directories that the start needs, of the last run and of the new run.
 
     The directory of the new run must not have files of other bookies.
 
