@@ -234,7 +234,7 @@ def refusal(
 def equal_copy(
     path: str, bookie_id: str, local: DirectoryIdentity, known: KnownBookie | None
 ) -> DirectoryIdentityError | None:
-    """Return the error for a directory whose copy another process has just started, or None.
+    """Return the error if another process has just started with a copy of the directory, or None.
 
     A start raises the counter. So the record has the same counter only if another process has
     raised it from the same value, in a copy of the directory.

@@ -12,8 +12,8 @@ nothing. Only transactions of the metadata store can prove this; ids and clocks 
 has the id of a transaction that began after the epoch was durable. A record that a later
 transaction created is newer than the loss.
 
-A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch: the first add
-of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
+A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. Then the first
+add of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
 writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
 """
 
@@ -172,7 +172,7 @@ class AddCheck(Enum):
 
 
 def check_add(standing: Standing, *, before: Doubt, now: Doubt) -> AddCheck:
-    """Decide on the first regular add of a ledger, which may have lost its fence.
+    """Decide on the first regular add of a ledger whose fence may be lost.
 
     Args:
         standing: The bookie's part in the ledger.

@@ -173,7 +173,7 @@ def decode_manifest(data: bytes) -> Manifest:
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line
-        raise _damage("its first line is not that of a MANIFEST")
+        raise _damage("its first line is not the first line of a MANIFEST")
     if words[2] != str(len(body)).encode() or words[3] != b"%08x" % crc32c(body):
         raise _damage("the length or the checksum of its body does not match its first line")
     if words[1] not in [str(version).encode() for version in FORMAT_VERSIONS_READ]:
@@ -187,7 +187,7 @@ def decode_manifest(data: bytes) -> Manifest:
     try:
         manifest = _from_json(json.loads(body), version)
     except (ValueError, TypeError, KeyError) as error:
-        raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
+        raise _damage(f"its fields are not the fields of a MANIFEST ({error})") from None
     if (manifest.state_bytes > 0) != (version >= STATE_BYTES_SINCE):
         raise _damage("its state_bytes do not fit its version")
     return manifest

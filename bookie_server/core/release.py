@@ -48,8 +48,8 @@ class AddPeriods:
 def may_begin(state: HeldLedger, health: Health, *, quiet_before: int, durable_ticket: int) -> bool:
     """Return whether the bookie may begin to release a ledger, if the metadata allows it.
 
-    The bookie must hold entries, and all of them must be durable. It must be certain which entries
-    it holds.
+    The bookie must hold entries, and all of them must be durable. The bookie must also be allowed
+    to deny that other entries exist.
     """
     return (
         state.last_accepted_id >= 0

@@ -124,7 +124,7 @@ class EntryStorage(Protocol):
         """Read byte ranges of stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify the watches of the ledger of a LAC, which need not be durable."""
+        """Report a LAC, which need not be durable, to the watches of its ledger."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:

@@ -146,7 +146,8 @@ class AddPath:
         """Answer OK if the stored entries are the same as the run. Otherwise store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Wait first, because reads find queued copies of the entries only after they are durable.
+        # Wait first, because reads find queued copies of the entries only after the copies are
+        # durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable

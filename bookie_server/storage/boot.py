@@ -136,7 +136,7 @@ class Boot:
             file.entry = self._lost(file.entry, "has lost records")
 
     def _lost(self, entry: FileEntry, how: str) -> FileEntry:
-        """Return the entry of a file that lost records of unknown ledgers.
+        """Return the entry in the MANIFEST for a file that lost records of unknown ledgers.
 
         If a MANIFEST with an epoch marks the file, the doubt already covers the loss. A MANIFEST of
         an older release has marks of files, but no epoch.
@@ -194,7 +194,7 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide on the records of all files, and commit the files with losses immediately."""
+        """Decide on the records of all files, and immediately commit marks of files with losses."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))

@@ -98,7 +98,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections after their time limit. Runs at least every LOOK_SECONDS."""
+        """Close overdue connections. The server calls this at least every LOOK_SECONDS."""
         self._end(self._clock())
 
     def server_close(self) -> None:

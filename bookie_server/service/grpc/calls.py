@@ -158,9 +158,9 @@ class _Call:
             self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
-        """Yield the replies of a handler, except those that the handler writes to its context."""
+        """Yield the replies of a handler, except replies that the handler writes to its context."""
         if inspect.isawaitable(outcome):
-            self.is_sending = True  # until the end, because the end of a reply is not reported
+            self.is_sending = True  # stays True: the library reports no end of a reply
             await outcome
             return
         async for reply in outcome:

@@ -131,7 +131,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call has ended. The read used its bytes until now.
+                # The call ended before the read. The read needed the bytes until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))

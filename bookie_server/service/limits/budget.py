@@ -54,7 +54,7 @@ class Budget:
     size_bytes_max: int  # limit of `shared_bytes`
     # Whether the bytes come back soon, without any action of peers.
     is_draining: bool = field(default=False, kw_only=True)
-    held_bytes: int = field(default=0, init=False)  # bytes of all shares, with their reserves
+    held_bytes: int = field(default=0, init=False)  # bytes of all shares, including their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
     refusals: int = field(default=0, init=False)  # number of requests refused without a wait

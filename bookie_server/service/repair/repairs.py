@@ -50,7 +50,8 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 ASKED_MAX = 1_000
 """Maximum number of ledgers that wait because a client got the answer "unknown"."""
 ASKED_IN_TURN_MAX = 16
-"""Maximum number of these ledgers that are repaired before the next ledger of a pass or round."""
+"""Maximum number of ledgers with the answer "unknown" that are repaired before the next ledger of a
+pass or round."""
 IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
 """Maximum number of ledgers that are recovered at a time."""
@@ -110,7 +111,7 @@ class Repairs:
         self._next_ms = 0  # time of the next pass or round
         self._failures = 0  # consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # by id of a ledger that clients wait for
+        self._tried_ms: dict[int, int] = {}  # last repairs of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
         self._damaged = DamagedLedgers()

@@ -105,7 +105,7 @@ class SegmentRun:
 
     @property
     def cost_bytes(self) -> int:
-        """Memory of the run. Its answers take less memory."""
+        """Memory of the run. The answers to its adds take less memory."""
         return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
     def to_add(self, peer: object) -> StoredAdd:

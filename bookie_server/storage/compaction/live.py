@@ -120,7 +120,7 @@ class LiveEntries:
     async def live_parts(
         self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
     ) -> list[Piece[int]]:
-        """Return the live parts of pieces of a ledger, which must be in ascending order."""
+        """Return the live parts of `pieces`, the pieces of a ledger in ascending order."""
         tombstone = self._shared.states.tombstone_of(ledger_id)
         live = [piece for piece in pieces if piece.origin > tombstone]
         for rival in self._rivals(source, ledger_id, live) if live else ():

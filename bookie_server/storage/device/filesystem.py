@@ -188,7 +188,7 @@ class OsFileSystem:
     async def surviving_number(
         self, name: str, run_id: str, *, create: bool = False
     ) -> MappedNumber | None:
-        """Return the number of a run, in a file of the memory file system, or None."""
+        """Return the number of a run from a file of the memory file system, or None."""
         number = await self.call(
             lambda: MappedNumber.open(name, run_id, create=create), name, "map"
         )
@@ -235,7 +235,7 @@ class OsFileSystem:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Begin to write cached bytes to the device. If this fails, the next sync reports it."""
+        """Begin to write cached bytes to the device. The next sync reports a failure."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -258,7 +258,7 @@ class OsFile:
         self._files = files
         self._descriptor = descriptor
         self._is_closed = False
-        self._uses = 0  # running calls in threads other than the keeper's
+        self._uses = 0  # number of running calls in threads other than the keeper's
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
@@ -432,8 +432,8 @@ class OsFile:
     def _sync(self) -> None:
         """Sync the data. Fail if any sync or write-back failed since the file was opened.
 
-        The kernel reports an error once for each open file. Then the pages count as written, so a
-        later sync succeeds although data is lost.
+        The kernel reports an error once for each open file. After that, the pages count as written,
+        so a later sync succeeds although data is lost.
         """
         with self._syncing:
             try:

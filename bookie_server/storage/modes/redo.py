@@ -224,8 +224,8 @@ class _Targets:
     ) -> bool:
         """Return whether the next group was written over the end mark of this group.
 
-        Such a mark must not be rewritten, because it would destroy the first record of the next
-        group. The next group may have no usable copy: its copy may be damaged, or may be
+        Such a mark must not be rewritten, because the new mark would destroy the first record of
+        the next group. The next group may have no usable copy: its copy may be damaged, or may be
         overwritten because the group is already synced.
         """
         at = copy.offset + copy.size - ALIGNMENT

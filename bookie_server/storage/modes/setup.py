@@ -120,7 +120,7 @@ class Journals:
             for name in await files.names():
                 if name.startswith(prefix):
                     await files.remove(name)
-            # Otherwise, a power loss could bring back files that no MANIFEST lists.
+            # Without this sync, a power loss could bring back files that no MANIFEST lists.
             await files.sync_directory()
         except (StorageError, StartupError):
             return False
@@ -156,9 +156,10 @@ def require_own_directory(shared: Shared) -> None:
         return
     raise MovedDirectoryError(
         f"{shared.files.path} is a copy of {manifest.path}, or was moved from there, and its last "
-        f"run (write mode {run.mode.value}) did not stop cleanly. What this run left elsewhere may "
-        f"belong to the original. Start the bookie in {manifest.path}; if that directory does not "
-        f"exist any more, first move this one there: mv {shared.files.path} {manifest.path}",
+        f"run (write mode {run.mode.value}) did not stop cleanly. The data that this run left "
+        f"elsewhere may belong to the original. Start the bookie in {manifest.path}; if that "
+        f"directory does not exist any more, first move {shared.files.path} there: mv "
+        f"{shared.files.path} {manifest.path}",
         path=shared.files.path,
         moved_from=manifest.path,
     )

@@ -206,7 +206,8 @@ class Scrubber:
     def _let_repair(
         self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
     ) -> None:
-        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
+        # A cached header could hide the damage from the add that replaces an entry, so it is
+        # dropped.
         self._reader.forget_record(file, offset)
         self.damaged.add(ledger_id, entry_ids)
 
