@@ -308,7 +308,7 @@ class BookieSettings(BaseSettings):
             if resolved.count(path) > 1:
                 raise ValueError(f"the directory {path} is listed twice")
             if any(parent in resolved for parent in path.parents):
-                raise ValueError(f"the directory {path} is inside of another directory")
+                raise ValueError(f"the directory {path} is inside another directory")
         return directories
 
     @model_validator(mode="after")

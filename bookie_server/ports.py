@@ -28,7 +28,7 @@ class Priority(Enum):
 
 
 class File(Protocol):
-    """One open file. Offsets and sizes are bytes; a write is durable only after a sync."""
+    """One open file. Offsets and sizes are in bytes. A write is durable only after a sync."""
 
     @property
     def name(self) -> str:

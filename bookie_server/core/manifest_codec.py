@@ -91,8 +91,8 @@ class Manifest:
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first file
     check_epoch: int = 0  # number of times that ledger states may have been lost
-    files: tuple[FileEntry, ...] = ()  # in ascending order of id
-    free_slots: tuple[str, ...] = ()  # slots that hold no used data
+    files: tuple[FileEntry, ...] = ()  # files in ascending order of id
+    free_slots: tuple[str, ...] = ()  # slots whose data is not needed any more
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
@@ -101,7 +101,7 @@ class Manifest:
     path: str = ""  # absolute path of the directory; "" until the first commit of this release
     journals: tuple[RunJournal, ...] = ()  # runs that may have journal files; at most JOURNALS_MAX
     starts: int = 0  # number of starts; 0 until the first start of this release
-    changes: int = 0  # rises at starts, at clean stops, and while data is stored
+    changes: int = 0  # counter that rises at starts, at clean stops, and while data is stored
     previous_id: str = ""  # `directory_id` before the directory was moved; "" if it was not
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory
 

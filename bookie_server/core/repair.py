@@ -420,7 +420,7 @@ class KeepInLimbo:
 
 @dataclass(frozen=True, slots=True)
 class EndDoubt:
-    """Write `Doubt.ended` with this epoch."""
+    """Write the result of `Doubt.ended` with this epoch."""
 
     epoch: int
 
@@ -449,7 +449,7 @@ class RepairPass:
 
     @property
     def left_count(self) -> int:
-        """Number of ledgers that are not handled yet, without the current one."""
+        """Number of ledgers that are not handled yet, without the current ledger."""
         return len(self._left)
 
     def listed(self, ledger_ids: Iterable[int], *, is_whole: bool) -> PassEffect:

@@ -58,7 +58,7 @@ class Collector:
         self._on_pass = on_pass
         self._is_stopped = False
         self._is_due = False
-        self._is_requested = False  # a requested pass has not begun
+        self._is_requested = False  # whether a requested pass has not begun yet
         self._is_in_requested_pass = False
         self._compact_percent = 0  # threshold of the compaction after the requested pass
         self._due: Future[None] | None = None

@@ -5,7 +5,7 @@
   adds confirmed and their watches.
 - `directories`: makes one storage of several directories.
 - `shared`: state and counters that these parts share.
-- `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
+- `journal`: writes records in order and syncs them in groups. `files`: the files of the directory.
 - `compaction`: copies the live entries of files that are mostly deleted, and frees the files.
 - `scrub`: reads finished files from the device, and looks for damage.
 - `limbo`: handles possible losses with answers "unknown", epochs of doubt and repaired entries.

@@ -215,7 +215,8 @@ class AddPath:
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         while True:
-            # The answer is valid only for the present doubt, and not for a later loss.
+            # The answer covers the losses up to now. After a later loss, the metadata is read
+            # again.
             before, epoch = self._health.doubt, self._health.check_epoch
             checked = await check_in_time(self._shared, ledger_id)
             standing = Standing.UNKNOWN if self._health.has_failed else checked.standing

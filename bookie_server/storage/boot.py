@@ -63,7 +63,7 @@ class Boot:
     active: OpenFile | None = None
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
-    proved_upto: int = 0  # sequence up to which the last run may have acknowledged
+    proved_upto: int = 0  # sequence up to which the last run may have acknowledged records
     losses: list[str] = field(default_factory=list)  # reasons why records may be lost
 
     def __post_init__(self) -> None:

@@ -29,7 +29,7 @@ class Drops:
         self._shared = shared
         self._keeper = keeper
         self._journal = journal
-        self._leaving: set[int] = set()  # forgotten, but the MANIFEST may still have their states
+        self._leaving: set[int] = set()  # forgotten ledgers whose states may be in the MANIFEST
 
     async def candidates(self) -> list[int]:
         """Return the ids of all known ledgers that are not dropped, in ascending order."""

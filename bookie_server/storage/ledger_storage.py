@@ -59,7 +59,7 @@ class LedgerStorage:
         self._states = shared.states
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
-        self.found_losses = tuple(boot.losses)  # why this start raised the doubt
+        self.found_losses = tuple(boot.losses)  # reasons why this start raised the doubt
         self.failure: StorageError | None = None  # the error that ended the storage
         self._has_other_failure = False  # a part other than the journal has failed
         # Called after a change of `is_writable` or `failure`.

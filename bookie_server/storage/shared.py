@@ -104,7 +104,7 @@ class Shared:
         # For ledgers without a state, the epoch up to which their metadata is newer than all
         # losses. `Denials` limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()
-        self.on_failed_read: OnFailure = lambda *_: None  # for each read that ended with an error
+        self.on_failed_read: OnFailure = lambda *_: None  # called for each failed read
         # For each read of a damaged entry: the ledger, the entry, and the error.
         self.on_damaged_read: Callable[[int, int, CorruptRecordError], None] = lambda *_: None
         # This is called for each add that ended with an error before the journal. The outcome of

@@ -161,7 +161,7 @@ def _count(row: Row, each: _Copy) -> None:
 
 
 async def _copies_of(files: FileSystem, name: str, run_id: str) -> AsyncIterator[_Copy]:
-    """Yield the copies in a journal file and the damage between them, by offset."""
+    """Yield the copies in a journal file and the damage between them, in order of offset."""
     number = name.rpartition("-")[2]
     if not number.isdecimal():
         return

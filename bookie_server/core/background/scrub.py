@@ -32,7 +32,7 @@ class ScrubPosition:
 
     began_ms: int = 0  # beginning of the newest pass; 0 if no pass has begun
     ended_ms: int = 0  # end of the last whole pass; 0 if no pass has ended
-    upto: int = 0  # largest id of a file of the newest pass
+    upto: int = 0  # largest file id in the newest pass
     done: int = 0  # the pass has read its files up to this id
 
     @property

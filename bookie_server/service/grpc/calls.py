@@ -39,7 +39,7 @@ class FairSlots:
         self.count_max = count_max
         self.count = 0
         self.refused = 0  # only increases
-        self.ended = 0  # calls ended to give their place to another peer; only increases
+        self.ended = 0  # total number of calls ended to give their place to another peer
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
     def enter(self, peer: str, end: Callable[[], object]) -> object | None:

@@ -19,7 +19,7 @@ from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536  # size of a reply without its entries or ranges
 STREAMS_PER_CONNECTION_MAX: Final = 256
-OTHER_CALLS_MAX: Final = 512  # calls that are not watches
+OTHER_CALLS_MAX: Final = 512  # maximum number of calls that are not watches
 RECEIVING_CALLS_MAX: Final = 512
 """Maximum number of calls that may still receive a request. A call with a single request counts
 only until the request is complete."""
@@ -31,7 +31,7 @@ LOOKAHEAD_BYTES: Final = 16_384
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
 """A connection is closed if it has no call for this time. Clients can open a new connection."""
-HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
+HANDSHAKE_MS_MAX: Final = 10_000  # maximum time for the HTTP/2 handshake of a connection
 PING_INTERVAL_MS_MIN: Final = 5_000
 """If a client pings more often than this, its connection is closed. Clients with watches ping less
 often."""

@@ -39,7 +39,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost of each byte, if the request is larger than the trusted size
+COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request above the trusted size
 
 
 @dataclass(slots=True, eq=False)
@@ -60,7 +60,7 @@ class Budget:
     refusals: int = field(default=0, init=False)  # number of requests refused without a wait
     # Called when a share begins to wait, or when a request is refused.
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
-    waiting: list[Share] = field(default_factory=list, init=False)  # in order of their places
+    waiting: list[Share] = field(default_factory=list, init=False)  # waiting shares, by place
     # Time of the fair queue: each grant to a waiting share adds the cost of its bytes, divided by
     # the number of shares that waited at that moment.
     virtual_time: int = field(default=0, init=False)

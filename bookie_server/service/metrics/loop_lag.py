@@ -22,7 +22,7 @@ class Lags:
     """The lags of one kind, counted by size."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one above the last bound
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one count per bound, and one above the last
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 

@@ -109,7 +109,7 @@ class Repairs:
         self._epoch = -1
         self._may_be_in_limbo = True
         self._next_ms = 0  # time of the next pass or round
-        self._failures = 0  # consecutive rounds and passes that cleared nothing
+        self._failures = 0  # number of consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
         self._tried_ms: dict[int, int] = {}  # last repairs of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}

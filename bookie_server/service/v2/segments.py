@@ -46,7 +46,7 @@ _PLAIN_READS: Final = frozenset(
 class Together(NamedTuple):
     """The result for several frames that were handled together."""
 
-    cost_bytes: int  # cost in bytes of a quantum
+    cost_bytes: int  # cost of the frames, in bytes of a quantum
     frames: int  # number of frames that were handled
     end: int  # index after the last of the frames
     left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order

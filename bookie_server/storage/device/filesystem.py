@@ -177,7 +177,7 @@ class OsFileSystem:
         return status.f_blocks * status.f_frsize
 
     async def taken_space(self, name: str) -> int:
-        """Return the number of bytes of a file's blocks."""
+        """Return the number of bytes in the blocks of a file."""
         status = await self.call((self.directory / name).lstat, name, "read the size of")
         return status.st_blocks * BLOCK_SIZE_BYTES
 
@@ -271,7 +271,7 @@ class OsFile:
         self.name = name
 
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
-        """Read up to `size` bytes in a thread for the priority."""
+        """Read up to `size` bytes in a thread for this priority."""
         pool = self._files.pools[priority]
         call = self._files.loop.run_in_executor(pool, self._read, offset, size)
         self._uses += 1
@@ -326,7 +326,7 @@ class OsFile:
     async def write(
         self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
     ) -> None:
-        """Write all buffers; not durable on return."""
+        """Write all buffers. The bytes are not durable on return."""
         thread = self._files.thread_of(priority)
         await self._use(thread, lambda: self._write(offset, buffers), "write")
 
@@ -411,7 +411,7 @@ class OsFile:
         self._drop(offset, size)
 
     def _drop(self, offset: int, size: int) -> None:
-        """Drop pages that need no write from the page cache; size 0 means all after `offset`."""
+        """Drop clean pages from the page cache. If `size` is 0, drop all after `offset`."""
         if not hasattr(os, "posix_fadvise"):
             return
         with contextlib.suppress(OSError):

@@ -92,4 +92,4 @@ class IndexRebuilds:
             doubts.discard(file_id)
         finally:
             if file_id not in self._finished:
-                doubts.discard(file_id)  # freed after compaction copied its entries
+                doubts.discard(file_id)  # the file was freed after compaction copied its entries

@@ -222,7 +222,7 @@ class PooledFile:
     async def write(
         self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
     ) -> None:
-        """Write all buffers; not durable on return."""
+        """Write all buffers. The bytes are not durable on return."""
         await self._run(lambda file: file.write(offset, buffers, priority))
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:

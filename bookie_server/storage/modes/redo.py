@@ -85,7 +85,7 @@ async def _redo_copies(shared: Shared, scanned: list[ScannedFile]) -> int:
         start = copy.journal_offset + HEAD_SIZE
         body = await file.handle.read(start, copy.size)
         if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
-            continue  # torn, or damaged: the scan decides whether the file lacks the group
+            continue  # torn or damaged copy: the scan decides whether the file lacks the group
         if await opened.write(copy, body, following):
             shared.counters.boot_redone_groups += 1
         proved = max(proved, copy.last_sequence)

@@ -135,7 +135,7 @@ class Journals:
 def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]:
     """Return the runs of a directory that may have journal files."""
     if is_moved:
-        return ()  # they belong to the original directory
+        return ()  # the journal files belong to the original directory
     run = manifest.run
     if run is None or not run.journal or any(j.run_id == run.run_id for j in manifest.journals):
         return manifest.journals

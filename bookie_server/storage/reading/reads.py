@@ -359,7 +359,7 @@ class Reader:
         end = start + found.record.lengths[found.place]
         for at, edge in chunks_of(spans, start, found.record.body_size):
             data = memoryview((yield from self.body_of(found, at, edge)))
-            if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks
+            if len(head) < HEAD_SIZE_BYTES:  # the head may be in two chunks
                 head += data[max(0, start - at) : start + HEAD_SIZE_BYTES - at]
                 if len(head) == HEAD_SIZE_BYTES:
                     self.check_head(found, head, *ids)

@@ -32,7 +32,7 @@ class Scrubbed:
     files_skipped: int = 0  # files that could not be read in several attempts
     bytes_read: int = 0
     damaged_records: int = 0
-    damaged_entries: int = 0  # live entries in these records
+    damaged_entries: int = 0  # live entries in damaged records
     duration_ms: int = 0
 
 
@@ -68,7 +68,7 @@ class Scrubber:
         """Read the position that the last process kept, unless it was already read."""
         if not self._is_loaded:
             position = await load_position(self._shared.files)
-            if not self._is_loaded:  # two calls may have read it at the same time
+            if not self._is_loaded:  # two calls may have read the file at the same time
                 self.position, self._is_loaded = position, True
 
     async def scrub(self) -> None:
