@@ -224,7 +224,7 @@ def refusal(
             **fields,
         )
     return OlderCopyError(
-        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, "
+        f"{older_copy(path, local, known)}. Bring the newest directory back. If it is lost, "
         "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
         "may have lost",
         **fields,
@@ -289,7 +289,7 @@ def _counters(known: KnownBookie) -> str:
 
 def _advice(bookie_id: str) -> str:
     return (
-        "Start the bookie with its newest directory. If that is gone, take the bookie out of "
+        "Start the bookie with its newest directory. If it is lost, take the bookie out of "
         f"service: ledgerlog bookie cookie delete {bookie_id}, and start a bookie with another "
         "bookie_id and a new directory instead"
     )

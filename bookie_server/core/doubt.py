@@ -2,9 +2,9 @@
 
 Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
 store that it lost no entries up to an epoch, or that a repair has fetched its lost entries. A
-ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie serves the
-entries that it has and stores adds, but it never denies that an entry exists. For an entry that it
-does not have, the last entry and the LAC, it answers IO_ERROR, which means "unknown".
+ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie stores adds
+and serves the entries that it has, but it never denies that an entry exists. If a request needs an
+entry that it does not have, the last entry or the LAC, it answers IO_ERROR, which means "unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
 this bookie must hold. Or the record of the ledger is newer than the loss, so the ledger lost

@@ -4,7 +4,8 @@
 entries that the bookie must hold but does not have. Finally, it loads the record again. If the
 record has not changed, it clears the ledger. It clears only a closed ledger, or an open ledger
 whose last fragment does not name the bookie. A ledger in recovery stays in limbo even if no
-fragment names the bookie, because the closing write may name it for entries that it has lost.
+fragment names the bookie, because the write that closes the ledger may name the bookie for entries
+that the bookie has lost.
 
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, and stays in
 limbo. After that, the doubt about ledgers without a state is over.

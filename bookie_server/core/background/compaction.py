@@ -62,7 +62,7 @@ def stored_bytes(size_bytes: int, pieces: int) -> int:
 
 @dataclass(slots=True)
 class Schedule:
-    """When the next minor and the next major compaction are due."""
+    """The times at which the next minor and the next major compaction are due."""
 
     settings: StorageSettings
     minor_ms: int  # monotonic time of the last minor compaction

@@ -57,7 +57,7 @@ class ScrubPosition:
         return replace(self, ended_ms=now_ms, done=self.upto)
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether a pass begins or continues now. If the interval is 0, no pass does.
+        """Return whether a pass begins or continues now. If the interval is 0, return False.
 
         If the clock was set back behind the beginning of the newest pass, a pass is due.
         """

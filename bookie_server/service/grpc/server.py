@@ -27,7 +27,7 @@ PENDING_CALLS_MAX: Final = 1_024
 """Maximum number of calls that the library has accepted, but not yet passed to the event loop."""
 
 LOOKAHEAD_BYTES: Final = 16_384
-"""Bytes that a client may send ahead, for each stream and each connection."""
+"""Maximum number of bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
 """A connection is closed if it has no call for this time. Clients can open a new connection."""

@@ -111,7 +111,7 @@ def _shut_down(descriptor: int, address: Address) -> bool:
     """Shut down a connection, and return whether it was still a connection with this peer."""
     try:
         # The library may have closed the descriptor, and its number may belong to another file now.
-        # So the address of a duplicate is checked, which the library cannot close.
+        # So the check uses a duplicate of the descriptor, which the library cannot close.
         duplicate = os.dup(descriptor)
     except OSError:
         return False

@@ -14,8 +14,8 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
    the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
    the trusted size cost more. So small and trusted requests wait for few other requests, and every
-   share gets bytes after some time. Under two conditions, no other share may overtake a share: the
-   share holds nothing beyond its reserve, and its host holds at most its equal part (the lane,
+   share gets bytes after some time. No other share may overtake a share that meets two conditions:
+   the share holds nothing beyond its reserve, and its host holds at most its equal part (the lane,
    divided by the number of hosts).
 
 The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3

@@ -175,7 +175,7 @@ class DirectoryRecord:
             self._is_dating = False
 
     async def _has_dated(self) -> bool:
-        assert self._storages, "the doubt is dated after the start"
+        assert self._storages, "the transaction of a doubt is stored after the start"
         await self.write_record()
         # A directory that has failed cannot store a transaction.
         storages = [each for each in self._storages if each.failure is None]
@@ -226,7 +226,7 @@ class DirectoryRecord:
 
     async def advance(self) -> None:
         """End an interval: raise the counters of directories with new records. Write the record."""
-        assert self._storages, "the counters are followed after the start"
+        assert self._storages, "the counters are raised after the start"
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
             # The counter is at most one ahead of the record. So while the store is away, the

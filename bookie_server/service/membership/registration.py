@@ -79,7 +79,7 @@ class BookieRegistration:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. If this fails, the end of the session deletes it."""
+        """Withdraw the announcement. After a failure, the end of the session deletes it."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -1,6 +1,6 @@
 """Every metric of a bookie: its exported name, its type and its meaning.
 
-If BookKeeper has the same metric, it has the name that BookKeeper's exporter for Prometheus writes.
+A metric that BookKeeper also exports has the name that BookKeeper's exporter for Prometheus writes.
 BookKeeper's counters have no suffix `_total`, so the text gives them the type `untyped`. BookKeeper
 also measures the times of requests. A bookie of this release only counts requests, so its summaries
 of requests have a count, but no sum, no quantiles and no label `success`.
@@ -139,9 +139,9 @@ MEANINGS: Final = {
         "of a daemon is elected, or if no auditor is elected."
     ),
     "autorecovery_bookies_lost": (
-        "Bookies that are away, according to the elected auditor: they have a cookie, or a ledger "
-        "names them, and they are not registered. 0 on the other bookies. **Above 0: new entries "
-        "of some ledgers have fewer copies until the bookie is back or replaced.**"
+        "Bookies that are away, according to the elected auditor: they are not registered, but "
+        "have a cookie, or a ledger names them. 0 on the other bookies. **Above 0: new entries of "
+        "some ledgers have fewer copies until the bookie is back or replaced.**"
     ),
     "autorecovery_jobs": "Ledgers that this bookie's replication worker is healing.",
     "autorecovery_tasks_waiting": (

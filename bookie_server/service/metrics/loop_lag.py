@@ -39,7 +39,7 @@ class Lags:
 
 
 class LoopLag:
-    """Measures the lag of each wake-up, and the CPU time that was used in the lag.
+    """Measures the lag of each wake-up, and the CPU time that was used during the lag.
 
     The probe wakes up every 20 ms, which takes 0.2 % of a CPU. So each delay of more than 20 ms is
     measured, and the result is up to 20 ms too short. Both clocks are in seconds.

@@ -1,4 +1,4 @@
-"""Repair: fetches the entries that this bookie may have lost from other bookies (ADR 41).
+"""Repair: fetches from other bookies the entries that this bookie may have lost (ADR 41).
 
 - `ports`: the interfaces to the storage, the metadata store and other bookies.
 - `one_ledger`: performs the effects of the repair of one ledger. `held_bytes`: checks the digests

@@ -57,7 +57,7 @@ class RepairReport:
 
     Attributes:
         ended: The result of the machine.
-        problem: Why the repair is not complete; empty if the repair is complete.
+        problem: The reason why the repair is not complete; empty if the repair is complete.
     """
 
     ended: RepairEnded

@@ -268,7 +268,7 @@ class Repairs:
                 raise AssertionError(effect)
 
     async def _list(self) -> tuple[array[int], bool]:
-        """Return the ids of all ledgers that may not be cleared, and whether the list is complete.
+        """Return the ids of all ledgers except cleared ledgers, and whether the list is complete.
 
         A ledger is cleared if it has a state and is not in limbo. The order of these two checks
         matters, because an add may create a state between them. A ledger with a new state is in
@@ -330,7 +330,7 @@ class Repairs:
         report = await repair_ledger(self._parts, ledger_id, doubt, has_state=has_state)
         self.progress.note(ledger_id, report)
         if report.ended.outcome is RepairOutcome.DELETED:
-            # A client may read an id that no ledger has. Only an existing state must be dropped.
+            # A client may read an id that no ledger has. A state is dropped only if it exists.
             if self._storage.is_known(ledger_id):
                 self._on_deleted(ledger_id)
         elif report.ended.outcome is RepairOutcome.WAITING:

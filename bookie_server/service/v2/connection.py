@@ -39,8 +39,8 @@ from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""If a connection has more unsent bytes of answers in one lane, its next request of this lane
-waits."""
+"""If a connection has more than this number of unsent bytes of answers in one lane, its next
+request of this lane waits."""
 
 _logger = get_logger("v2")
 

@@ -222,7 +222,7 @@ def needed_for(file: FinishedFile) -> int:
 
 
 def pieces_of(file: FinishedFile) -> int:
-    """Estimate the number of pieces of the live entries of a file."""
+    """Estimate the number of pieces that the live entries of a file form."""
     return _live_part(file, 0 if file.head is None else file.head.pieces)
 
 

@@ -305,7 +305,7 @@ class OsFile:
         if not self._idle.done():
             self._idle.set_result(None)
         elif not self._files.keeper.is_stopped:
-            # The coroutine that wanted to close the file was cancelled, so the file is closed here.
+            # The coroutine that requested the close was cancelled, so the file is closed here.
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:

@@ -2,8 +2,8 @@
 
 A ledger without a state may have been in any directory. So a loss in one directory begins an epoch
 in all directories. Otherwise, another directory would make a cleared state for a lost ledger. All
-directories have the same epoch before the bookie serves. While it serves, its memory has the states
-of all ledgers, so the other directories may follow later.
+directories have the same epoch before the bookie serves. While the bookie serves, its memory has
+the states of all ledgers, so the other directories may store a new epoch later.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class ActiveIndex:
     def first_newer(self, ledger_id: int, ids: range, origin: int) -> int:
         """Return the first of consecutive `ids` that has a copy with a larger origin.
 
-        Without such a copy, return the end of `ids`.
+        If there is no such copy, return the end of `ids`.
         """
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None and ids:
@@ -91,7 +91,7 @@ class ActiveIndex:
 
     @property
     def ledger_ids(self) -> list[int]:
-        """The ids of all ledgers in ascending order, including those whose pieces were dropped."""
+        """The ids of all ledgers, ascending, including ledgers whose pieces were dropped."""
         return sorted(self._ledgers)
 
     @property

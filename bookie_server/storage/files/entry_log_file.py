@@ -193,7 +193,7 @@ def first_newer(
 ) -> Generator[Need, bytes, int]:
     """Return the first of the consecutive `ids` for which a file has a copy with a larger origin.
 
-    Without such a copy, return the end of `ids`.
+    If there is no such copy, return the end of `ids`.
     """
     if not ids:
         return ids.stop

@@ -32,7 +32,7 @@ def room_left(file: OpenFile) -> int:
 
 
 def room_for_drops(file: OpenFile, file_size_bytes: int) -> int:
-    """Return the bytes of the last file that only deletions may use, because they free room.
+    """Return how many bytes of the last file only deletions may use, because they free room.
 
     `file_size_bytes` is the usual size of a file.
     """

@@ -173,7 +173,7 @@ class TakenOver:
         proved_upto: The largest sequence that the last run may have acknowledged, as its journal or
             its surviving number proves. It is 0 after a clean stop, after a run in direct mode, and
             if nothing is proved.
-        loss: Why records of the run may be lost; "" if no record is lost.
+        loss: The reason why records of the run may be lost; "" if no record is lost.
     """
 
     proved_upto: int = 0
