@@ -179,7 +179,7 @@ async def finish(
                     try:
                         data = await need.handle.read(need.offset, need.size)
                     except FreedFileError as error:
-                        need = reading.throw(error)  # the reading looks up the entry again
+                        need = reading.throw(error)  # the entry is looked up again
                         continue
                     if wait_in_line is not None:
                         await wait_in_line(len(data))

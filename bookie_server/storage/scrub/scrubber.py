@@ -206,8 +206,7 @@ class Scrubber:
     def _let_repair(
         self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
     ) -> None:
-        # A cached header could hide the damage from the add that replaces an entry, so it is
-        # dropped.
+        # A cached header could hide the damage from the add that replaces an entry.
         self._reader.forget_record(file, offset)
         self.damaged.add(ledger_id, entry_ids)
 
