@@ -94,7 +94,7 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call, wrapped so that the call needs places."""
+        """Return the handler of a call in a wrapper that takes a place for each call."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None

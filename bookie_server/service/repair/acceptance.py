@@ -29,7 +29,7 @@ class Acceptance:
     """The decision of an operator to accept a loss.
 
     Attributes:
-        reason: Why the loss is accepted.
+        reason: The reason why the loss is accepted.
         accepted_by: Name of the operator.
         is_forced: Whether the operator also gives up entries of which another bookie may still have
             a copy. The other bookie does not answer, or it may have lost entries too.
