@@ -147,7 +147,7 @@ class Boot:
         return replace(entry, has_damage=True)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need it, because the MANIFEST has the identity."""
+        """Count a damaged header. The boot does not need it: the MANIFEST has the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
