@@ -106,7 +106,7 @@ class BookieSettings(BaseSettings):
         without_directories: Directories of the bookie that are lost. The bookie starts without
             them. From this start on, they do not belong to the bookie, and all its ledgers are in
             doubt. The command-line option is `--without-directory`.
-        allow_storage_expansion: Allows new directories in `directories`, which must be empty.
+        allow_storage_expansion: Allows new, empty directories in `directories`.
         bookie_id: Stable name; defaults to `advertised_address:port`.
         port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
@@ -148,8 +148,9 @@ class BookieSettings(BaseSettings):
             read-only if fewer bytes would be free after it allocates its next file.
         disk_usage_warn: Used share of the device, from 0 to 1, above which the bookie logs a
             warning. Freed files that the bookie keeps for reuse do not count as used.
-        disk_usage_max: Used share of the device above which the bookie becomes read-only. It still
-            accepts fences and the adds of recovery. 1 means no limit except `free_bytes_min`.
+        disk_usage_max: Used share of the device above which the bookie becomes read-only. The
+            bookie then still accepts fences and the adds of recovery. 1 means no limit except
+            `free_bytes_min`.
         disk_usage_low_water: After the bookie exceeded `disk_usage_max`, it accepts entries again
             when the used share of the device is below this value.
         disk_check_interval_ms: Time between two measurements of the device. The bookie also
@@ -170,7 +171,8 @@ class BookieSettings(BaseSettings):
         checkpoint_interval_ms: Maximum time until the entry log is synced, if `write_mode` is not
             `direct`. In mode `unjournaled`, a fence or a deletion causes an earlier sync.
         group_wait_ms: Time that a group of records waits for more records if the device is idle
-            and the group is not full. 0 writes and syncs the first record immediately.
+            and the group is not full. If it is 0, the first record is written and synced
+            immediately.
         change_interval_ms: While the bookie stores data, it increases the counter of the directory
             once in this time. A copy of the directory may not be recognised as older if it was made
             within this time.
@@ -197,7 +199,7 @@ class BookieSettings(BaseSettings):
             no limit.
         scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all finished
             files from the device, and looks for damage. If a scrub takes longer than this time, the
-            next scrub begins at its end. 0 disables scrubs, except those that an administrator
+            next scrub begins at its end. 0 disables all scrubs, except scrubs that an administrator
             requests.
         scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
         repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
@@ -306,7 +308,7 @@ class BookieSettings(BaseSettings):
             if resolved.count(path) > 1:
                 raise ValueError(f"the directory {path} is listed twice")
             if any(parent in resolved for parent in path.parents):
-                raise ValueError(f"the directory {path} is inside of another directory")
+                raise ValueError(f"the directory {path} is inside another directory")
         return directories
 
     @model_validator(mode="after")

@@ -14,7 +14,7 @@ FILES_MIN: Final = 16
 CALLERS_MAX: Final = 256
 CALLERS_PART: Final = 8
 RESERVED: Final = 96  # descriptors for the metadata store, metrics, logs, pipes and libraries
-RESERVED_OF_DIRECTORY: Final = 8  # for the lock and the journal of each further directory
+RESERVED_OF_DIRECTORY: Final = 8  # descriptors for the lock and journal of each further directory
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
 """With this limit or more, a bookie with default settings accepts all its connections. The command

@@ -28,7 +28,7 @@ class Priority(Enum):
 
 
 class File(Protocol):
-    """One open file. Offsets and sizes are bytes; a write is durable only after a sync."""
+    """One open file. Offsets and sizes are in bytes. A write is durable only after a sync."""
 
     @property
     def name(self) -> str:
@@ -194,7 +194,7 @@ class FileSystem(Protocol):
     async def surviving_number(
         self, name: str, run_id: str, *, create: bool = False
     ) -> SurvivingNumber | None:
-        """Return the number of a run. Its name is unique on the computer.
+        """Return the number of a run. `name` is unique on the computer.
 
         With `create`, the number is new and 0, and a number of another run is replaced. The result
         is None if the number does not exist, if another run has set it, or if the system has no
@@ -317,7 +317,7 @@ class LockableRecords(Protocol):
     async def touch(self, ledger_id: int, version: Version) -> bool:
         """Write the same record again if it still has `version`.
 
-        The result is False if it has another version, and if the outcome is unknown.
+        The result is False if the record has another version, or if the outcome is unknown.
         """
 
 

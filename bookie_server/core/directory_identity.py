@@ -128,7 +128,7 @@ def identity_of(manifest: Manifest) -> DirectoryIdentity:
 
 
 def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFinding:
-    """Compare a directory with the record of its bookie, or with None if there is no record."""
+    """Compare a directory with the record of its bookie. `known` is None if there is no record."""
     if known is not None and known.is_retired:
         return DirectoryFinding.RETIRED
     if known is None or not known.directories:
@@ -224,7 +224,7 @@ def refusal(
             **fields,
         )
     return OlderCopyError(
-        f"{older_copy(path, local, known)}. Bring the newest directory back. If that is gone, "
+        f"{older_copy(path, local, known)}. Bring the newest directory back. If it is lost, "
         "start the bookie with this copy: it then starts in doubt, and denies no entry that it "
         "may have lost",
         **fields,
@@ -234,7 +234,7 @@ def refusal(
 def equal_copy(
     path: str, bookie_id: str, local: DirectoryIdentity, known: KnownBookie | None
 ) -> DirectoryIdentityError | None:
-    """Return the error for a directory whose copy another process has just started, or None.
+    """Return the error if another process has just started with a copy of the directory, or None.
 
     A start raises the counter. So the record has the same counter only if another process has
     raised it from the same value, in a copy of the directory.
@@ -289,7 +289,7 @@ def _counters(known: KnownBookie) -> str:
 
 def _advice(bookie_id: str) -> str:
     return (
-        "Start the bookie with its newest directory. If that is gone, take the bookie out of "
+        "Start the bookie with its newest directory. If it is lost, take the bookie out of "
         f"service: ledgerlog bookie cookie delete {bookie_id}, and start a bookie with another "
         "bookie_id and a new directory instead"
     )

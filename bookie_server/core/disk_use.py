@@ -23,9 +23,9 @@ class DiskLevel(Enum):
 class DiskSettings:
     """Parts of the device, from 0 to 1. The use is never above 1, so 1 has no effect."""
 
-    warn: float = 1.0  # above it, the level is HIGH
-    full: float = 1.0  # above it, the level is FULL
-    low_water: float = 1.0  # below it, the level HIGH or FULL ends
+    warn: float = 1.0  # above this used part, the level is HIGH
+    full: float = 1.0  # above this used part, the level is FULL
+    low_water: float = 1.0  # below this used part, the level HIGH or FULL ends
     check_interval_ms: int = 10_000  # time between two measurements of the device
 
     def __post_init__(self) -> None:

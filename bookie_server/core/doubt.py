@@ -2,9 +2,9 @@
 
 Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
 store that it lost no entries up to an epoch, or that a repair has fetched its lost entries. A
-ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie serves the
-entries that it has and stores adds, but it never denies that an entry exists. For an entry that it
-does not have, the last entry and the LAC, it answers IO_ERROR, which means "unknown".
+ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie stores adds
+and serves the entries that it has, but it never denies that an entry exists. If a request needs an
+entry that it does not have, the last entry or the LAC, it answers IO_ERROR, which means "unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
 this bookie must hold. Or the record of the ledger is newer than the loss, so the ledger lost
@@ -12,8 +12,8 @@ nothing. Only transactions of the metadata store can prove this; ids and clocks 
 has the id of a transaction that began after the epoch was durable. A record that a later
 transaction created is newer than the loss.
 
-A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch: the first add
-of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
+A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. Then the first
+add of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
 writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
 """
 
@@ -172,7 +172,7 @@ class AddCheck(Enum):
 
 
 def check_add(standing: Standing, *, before: Doubt, now: Doubt) -> AddCheck:
-    """Decide on the first regular add of a ledger, which may have lost its fence.
+    """Decide on the first regular add of a ledger whose fence may be lost.
 
     Args:
         standing: The bookie's part in the ledger.

@@ -20,9 +20,9 @@ KEYS = ("directory_id", "path", "starts", "changes", "previous_id")
 
 
 def encode_identity(manifest: Manifest) -> bytes:
-    """Return the file for a MANIFEST: a first line like in a MANIFEST, and a JSON object."""
+    """Return the file for a MANIFEST: a first line as in a MANIFEST, and a JSON object."""
     fields = {name: getattr(manifest, name) for name in KEYS}
-    # A downgrade is allowed only after the doubt is over, so the epoch is enough.
+    # A downgrade is allowed only after the doubt is over, so only the epoch is stored.
     fields["doubt_epoch"] = manifest.doubt.epoch
     body = json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
     return f"{MAGIC} 1 {len(body)} {crc32c(body):08x}\n".encode() + body

@@ -41,7 +41,7 @@ class Health:
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory
     files_in_doubt: set[int] = field(default_factory=set)  # ids of files without a usable index
-    # ids of files that lost a record without a trace; `doubt` has the loss
+    # ids of files that lost a record without a trace; `doubt` covers this loss
     damaged_files: set[int] = field(default_factory=set)
     # if a ledger up to this id has no state, the bookie may have forgotten its fence
     highest_dropped_ledger_id: int = -1
@@ -58,7 +58,8 @@ class Health:
     def unknown_files(self) -> set[int]:
         """Ids of the files that may have held entries which their indexes do not contain.
 
-        When the doubt is over, the lost entries are repaired, and damaged files are not included.
+        When the doubt is over, damaged files are not included, because their lost entries are
+        repaired.
         """
         if self.doubt.is_over:
             return self.files_in_doubt

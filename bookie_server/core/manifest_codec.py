@@ -38,7 +38,7 @@ NAME = "MANIFEST"
 
 
 class FileState(Enum):
-    """What a starting bookie reads of a file."""
+    """The part of a file that a bookie reads when it starts."""
 
     OPEN = "open"
     """When the bookie starts, it replays the file from its first record."""
@@ -91,8 +91,8 @@ class Manifest:
     durable_upto: int = 0  # all records up to this sequence are known to be synced
     state_file: str = ""  # name of the ledger-state file; empty before the first file
     check_epoch: int = 0  # number of times that ledger states may have been lost
-    files: tuple[FileEntry, ...] = ()  # in ascending order of id
-    free_slots: tuple[str, ...] = ()  # slots that hold no used data
+    files: tuple[FileEntry, ...] = ()  # files in ascending order of id
+    free_slots: tuple[str, ...] = ()  # slots whose data is not needed any more
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
@@ -101,7 +101,7 @@ class Manifest:
     path: str = ""  # absolute path of the directory; "" until the first commit of this release
     journals: tuple[RunJournal, ...] = ()  # runs that may have journal files; at most JOURNALS_MAX
     starts: int = 0  # number of starts; 0 until the first start of this release
-    changes: int = 0  # rises at starts, at clean stops, and while data is stored
+    changes: int = 0  # counter that rises at starts, at clean stops, and while data is stored
     previous_id: str = ""  # `directory_id` before the directory was moved; "" if it was not
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory
 
@@ -173,7 +173,7 @@ def decode_manifest(data: bytes) -> Manifest:
     line, _, body = data.partition(b"\n")
     words = line.split(b" ")
     if len(words) != 4 or words[0] != MAGIC.encode():  # noqa: PLR2004 - the words of the line
-        raise _damage("its first line is not that of a MANIFEST")
+        raise _damage("its first line is not the first line of a MANIFEST")
     if words[2] != str(len(body)).encode() or words[3] != b"%08x" % crc32c(body):
         raise _damage("the length or the checksum of its body does not match its first line")
     if words[1] not in [str(version).encode() for version in FORMAT_VERSIONS_READ]:
@@ -187,7 +187,7 @@ def decode_manifest(data: bytes) -> Manifest:
     try:
         manifest = _from_json(json.loads(body), version)
     except (ValueError, TypeError, KeyError) as error:
-        raise _damage(f"its fields are not those of a MANIFEST ({error})") from None
+        raise _damage(f"its fields are not the fields of a MANIFEST ({error})") from None
     if (manifest.state_bytes > 0) != (version >= STATE_BYTES_SINCE):
         raise _damage("its state_bytes do not fit its version")
     return manifest

@@ -16,7 +16,8 @@ FLAG_RECOVERY_ADD = 1
 FLAG_RELEASE = 8
 """A tombstone with this flag sets no fence."""
 COPIES_FIRST_SEQUENCE = 1
-"""Sequence of the first record in a file of copies. These sequences count only in their file."""
+"""Sequence of the first record in a file of copies. The sequences of such a file are used only in
+this file."""
 _seed_of_file = Struct(">16sQ")
 _seed_of_place = Struct(">Q")
 

@@ -28,7 +28,7 @@ class AddPeriods:
         self.current = 0
 
     def advance(self, now_ms: int) -> None:
-        """Begin the next period, unless the current period is young."""
+        """Begin the next period, unless the current period began recently."""
         if now_ms - self._begun_ms[-1] < max(1, self._wait_ms // PERIODS_PER_WAIT):
             return
         self._begun_ms.append(now_ms)
@@ -48,8 +48,8 @@ class AddPeriods:
 def may_begin(state: HeldLedger, health: Health, *, quiet_before: int, durable_ticket: int) -> bool:
     """Return whether the bookie may begin to release a ledger, if the metadata allows it.
 
-    The bookie must hold entries, and all of them must be durable. It must be certain which entries
-    it holds.
+    The bookie must hold entries, and all of them must be durable. The bookie must also be allowed
+    to deny that other entries exist.
     """
     return (
         state.last_accepted_id >= 0

@@ -4,12 +4,13 @@
 entries that the bookie must hold but does not have. Finally, it loads the record again. If the
 record has not changed, it clears the ledger. It clears only a closed ledger, or an open ledger
 whose last fragment does not name the bookie. A ledger in recovery stays in limbo even if no
-fragment names the bookie, because the closing write may name it for entries that it has lost.
+fragment names the bookie, because the write that closes the ledger may name the bookie for entries
+that the bookie has lost.
 
 `RepairPass` repairs all listed ledgers. Each ledger that is not cleared gets a state, and stays in
 limbo. After that, the doubt about ledgers without a state is over.
 
-A repair clears ledgers up to the epoch in which it began. Later losses stay in limbo.
+A repair clears ledgers up to the epoch in which it began. Ledgers with later losses stay in limbo.
 """
 
 from __future__ import annotations
@@ -257,7 +258,7 @@ class LedgerRepair:
         self._epoch = doubt.epoch
         self._has_state = has_state
         self._record: Versioned[LedgerMetadata] | None = None
-        self._unverified: Iterator[int] = iter(())  # ids to hold that are not verified yet
+        self._unverified: Iterator[int] = iter(())  # ids of the entries to verify
         self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
         self._missing: list[int] = []
         self._missing_count = 0
@@ -316,7 +317,7 @@ class LedgerRepair:
         return self._bookie_id in fragment.ensemble
 
     def _read_peers(self) -> list[RepairEffect]:
-        """Read the LACs of the other bookies. The entries up to the largest LAC must be here."""
+        """Read the other bookies' LACs. This bookie must hold the entries up to the largest LAC."""
         if self._peers:
             return [ReadPeerLac(self._peers.popleft())]
         metadata = self._metadata
@@ -420,14 +421,14 @@ class KeepInLimbo:
 
 @dataclass(frozen=True, slots=True)
 class EndDoubt:
-    """Write `Doubt.ended` with this epoch."""
+    """Write the result of `Doubt.ended` with this epoch."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """The pass has ended. Unless it is whole, it must be repeated."""
+    """The pass has ended. A pass that is not whole must be repeated."""
 
     is_whole: bool
 
@@ -441,7 +442,7 @@ class RepairPass:
     def __init__(self, doubt: Doubt) -> None:
         """A pass that begins now. The doubt is durable."""
         self._epoch = doubt.epoch
-        self._left = array("q")  # the ids of the ledgers, descending
+        self._left = array("q")  # ids of the ledgers that are not handled yet, descending
 
     def begin(self) -> PassEffect:
         """Return the first effect, which `listed` answers."""
@@ -449,7 +450,7 @@ class RepairPass:
 
     @property
     def left_count(self) -> int:
-        """Number of ledgers that are not handled yet, without the current one."""
+        """Number of ledgers that are not handled yet, without the current ledger."""
         return len(self._left)
 
     def listed(self, ledger_ids: Iterable[int], *, is_whole: bool) -> PassEffect:

@@ -1,6 +1,7 @@
 """Requests to a bookie's storage, independent of the transport.
 
-The field `peer` of a request names its sender. The storage only repeats it in reports of failures.
+The field `peer` of a request names its sender. The storage uses `peer` only in its reports of
+failures.
 """
 
 from __future__ import annotations
@@ -62,8 +63,8 @@ class StoredReads:
     """The plain reads of single entries of one ledger that arrived together."""
 
     ledger_id: int
-    entry_ids: Sequence[int]  # at least 0, in any order
-    size_bytes_max: int = 1 << 62  # after this size of entries, no further entry is read
+    entry_ids: Sequence[int]  # ids of at least 0, in any order
+    size_bytes_max: int = 1 << 62  # after entries of this size, no further entry is read
     peer: object = None
 
 
@@ -124,7 +125,7 @@ class EntryStorage(Protocol):
         """Read byte ranges of stored entries. The answer ends before the first missing entry."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Notify the watches of the ledger of a LAC, which need not be durable."""
+        """Report a LAC, which need not be durable, to the watches of its ledger."""
 
 
 def entry_head(body: Buffer, offset: int) -> tuple[int, int, int]:

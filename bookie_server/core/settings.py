@@ -11,7 +11,7 @@ KIBIBYTE = 1 << 10
 MEBIBYTE = 1 << 20
 FILE_SIZE_BYTES_MIN = 64 * KIBIBYTE
 """The size of the smallest file, which a start on a full disk may need. `config.py` requires a much
-larger file size, so this file leaves enough room for compaction."""
+larger file size, so a file of this size leaves enough room for compaction."""
 GROUPS_IN_FILE_MIN = 8
 OPEN_FILES_MIN = 8
 MAY_BE_0 = (
@@ -37,7 +37,7 @@ class ModeSettings:
     write_mode: BookieWriteMode = BookieWriteMode.DIRECT  # where acknowledged entries are
     journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
     journal_sync_data: bool = True  # whether adds wait for the sync of the journal
-    journal_files: int = 3  # each is as large as an entry-log file
+    journal_files: int = 3  # number of journal files, each as large as an entry-log file
     checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
     checkpoint_interval_ms: int = 10_000  # maximum time until the entry log is synced
     group_wait_ms: int = 0  # time that a group which is not full waits for more records
@@ -73,9 +73,9 @@ class StorageSettings:
     release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
     mode_settings: ModeSettings = ModeSettings()  # where adds must be before they are answered
     compaction_minor_percent: int = 20  # files with a smaller live part are compacted; 0: never
-    compaction_major_percent: int = 80  # the same for major compactions
+    compaction_major_percent: int = 80  # threshold of major compactions; 0: never
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
-    compaction_major_interval_ms: int = 24 * 3_600_000  # the same for major compactions
+    compaction_major_interval_ms: int = 24 * 3_600_000  # time between major compactions; 0: never
     compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
     scrub_bytes_per_s: int = 8 * MEBIBYTE  # bytes that the scrub reads; 0: no limit
     scrub_interval_ms: int = 7 * 24 * 3_600_000  # time between the beginnings of scrubs; 0: never

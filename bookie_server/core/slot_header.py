@@ -13,8 +13,8 @@
         56     8  last sequence, 0 while open
         64     4  CRC32C of the bytes before
 
-Sector A is at byte 0, sector B at byte 4096. The two are written alternately, so a torn write of
-one sector leaves the other sector intact. Records start at byte 8192.
+Sector A is at byte 0, sector B at byte 4096. The two sectors are written alternately, so a torn
+write of one sector leaves the other sector intact. Records start at byte 8192.
 """
 
 from __future__ import annotations

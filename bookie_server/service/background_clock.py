@@ -16,7 +16,7 @@ _logger = get_logger("background_clock")
 
 
 class BackgroundClock:
-    """Checks each minute whether work is due. This does not need the metadata store."""
+    """Checks each minute whether work is due. The checks do not need the metadata store."""
 
     def __init__(self, compactor: Compactor, scrubber: Scrubber, tasks: Tasks) -> None:
         self._compactor = compactor
@@ -42,7 +42,7 @@ class BackgroundClock:
 
 
 def log_scrubs(scrubber: Scrubber) -> None:
-    """Write a line for each scrub, and for the damaged entries of each record."""
+    """Write a log line for each scrub, and for each record with damaged entries."""
 
     def on_scrubbed(scrubbed: Scrubbed) -> None:
         is_damaged = scrubbed.damaged_records or scrubbed.files_skipped

@@ -58,9 +58,9 @@ class Collector:
         self._on_pass = on_pass
         self._is_stopped = False
         self._is_due = False
-        self._is_requested = False  # a requested pass has not begun
+        self._is_requested = False  # whether a requested pass has not begun yet
         self._is_in_requested_pass = False
-        self._compact_percent = 0  # the compaction at the end of the requested pass
+        self._compact_percent = 0  # threshold of the compaction after the requested pass
         self._due: Future[None] | None = None
         self._waiting: list[Future[Collected]] = []
 
@@ -90,7 +90,7 @@ class Collector:
         self._wake()
 
     async def collect(self, live_percent: int = 0) -> Collected:
-        """Request a pass like `request`, and wait for the end of the pass.
+        """Request a pass as `request` does, and wait for the end of the pass.
 
         The compaction may continue after the pass.
         """

@@ -152,7 +152,7 @@ class Bookie:
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
-            record.note_doubt(self._tasks)  # of this start, or of an earlier start
+            record.note_doubt(self._tasks)  # the doubt of this or an earlier start
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             repair = self._make_repair(self._storage, stores, directories[0], collector)
@@ -466,7 +466,7 @@ class Bookie:
         self._read_only.set(ReadOnlyReason.VACATION, is_read_only=is_read_only)
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        """Stop after an exception in a task of storage, which is a bug."""
+        """Stop the bookie, because a task of storage raised an exception: a bug."""
         _logger.error("task_crashed", task=name, exc_info=error)
         self.crash = error
         self.failed.set()

@@ -26,7 +26,7 @@ from ledgerlog_spark.lines import LogLines
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
 WINDOW_SECONDS = 10.0  # at most RECORDS_IN_WINDOW_MAX records of one event in this time
-LIBRARY_TEXT_MAX = 4_000  # maximum characters of a library's log record and its traceback
+LIBRARY_TEXT_MAX = 4_000  # maximum number of characters of a library's log record
 STANDARD_ERROR = 2
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 

@@ -97,7 +97,7 @@ class Releaser:
         return is_released
 
     async def _touch(self, ledger_id: int) -> bool:
-        """Return whether the record allows the drop. Then running writes of the record fail."""
+        """Return whether the record allows the drop. If so, running writes of the record fail."""
         record = await self._records.load(ledger_id)
         if record is None or not is_released_by(record.value, self._bookie_id):
             return False

@@ -76,7 +76,7 @@ def directory_at(
 
 
 class StorageReports:
-    """Writes a line for each change of a disk level, and for each directory that fails."""
+    """Writes a log line for each change of a disk level, and for each directory that fails."""
 
     def __init__(self, storage: BookieStorage) -> None:
         self._directories = storage.directories
@@ -87,7 +87,7 @@ class StorageReports:
                 log_disk_level(directory)
 
     def report_failures(self) -> None:
-        """Write a line for each directory that has failed since the last call.
+        """Write a log line for each directory that has failed since the last call.
 
         The last failure of a bookie is not reported here, because it ends the bookie.
         """
@@ -116,7 +116,7 @@ def _log_failed_directory(directory: LedgerStorage, directories_count: int) -> N
 
 
 def log_disk_level(directory: LedgerStorage) -> None:
-    """Write the level of a device after its change."""
+    """Write a log line for the new level of a device."""
     disk = directory.disk
     log = _logger.info if disk.level is DiskLevel.NORMAL else _logger.warning
     log(
@@ -130,12 +130,12 @@ def log_disk_level(directory: LedgerStorage) -> None:
 
 
 def log_failed_read(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    """Write a line for a read that ended with an error."""
+    """Write a log line for a read that ended with an error."""
     about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
     _logger.warning("read_failed", **{**fields_of(error), **about})
 
 
 def log_failed_add(ledger_id: int, entry_id: int, peer: object, error: StorageError) -> None:
-    """Write a line for an add that ended with an error."""
+    """Write a log line for an add that ended with an error."""
     about = {"ledger_id": ledger_id, "entry_id": entry_id, "peer": peer}
     _logger.warning("add_failed", **{**fields_of(error), **about})

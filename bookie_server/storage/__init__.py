@@ -5,11 +5,11 @@
   adds confirmed and their watches.
 - `directories`: makes one storage of several directories.
 - `shared`: state and counters that these parts share.
-- `journal`: writes records in order and syncs them in groups. `files`: the files of the journal.
+- `journal`: writes records in order and syncs them in groups. `files`: the files of the directory.
 - `compaction`: copies the live entries of files that are mostly deleted, and frees the files.
 - `scrub`: reads finished files from the device, and looks for damage.
-- `limbo`: possible losses: answers "unknown", epochs of doubt, repaired entries.
-- `modes`: the write modes: journal files, checkpoints, and the end of the last run.
+- `limbo`: handles possible losses with answers "unknown", epochs of doubt and repaired entries.
+- `modes`: the write modes, with journal files, checkpoints, and the end of the last run.
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.
 - `device`: implements the ports for a real directory and asyncio; only `device` does I/O.

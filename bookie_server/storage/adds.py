@@ -114,7 +114,7 @@ class AddPath:
 
     def _store(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
         ids = request.entry_ids
-        # A repair has no key if the bookie has lost the key.
+        # The request of a repair has no key if the bookie has lost the key of the ledger.
         is_keyless = request.is_recovery and request.master_key == NO_KEY
         key = None if is_keyless else request.master_key
         state = self._shared.state_of(request.ledger_id, key)
@@ -146,7 +146,8 @@ class AddPath:
         """Answer OK if the stored entries are the same as the run. Otherwise store the run."""
         state = self._shared.state_of(request.ledger_id)
         durable: Future[Code] = self._tasks.future()
-        # Wait first, because reads find queued copies of the entries only after they are durable.
+        # Wait first, because reads find queued copies of the entries only after the copies are
+        # durable.
         covered = state.last_ticket
         self._journal.when_durable(covered, partial(resolve, durable))
         await durable
@@ -214,7 +215,8 @@ class AddPath:
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         while True:
-            # The answer is valid only for the present doubt, and not for a later loss.
+            # The answer covers the losses up to now. After a later loss, the metadata is read
+            # again.
             before, epoch = self._health.doubt, self._health.check_epoch
             checked = await check_in_time(self._shared, ledger_id)
             standing = Standing.UNKNOWN if self._health.has_failed else checked.standing

@@ -63,8 +63,8 @@ class Boot:
     active: OpenFile | None = None
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
-    proved_upto: int = 0  # the last run may have acknowledged records up to here
-    losses: list[str] = field(default_factory=list)  # why records may be lost
+    proved_upto: int = 0  # sequence up to which the last run may have acknowledged records
+    losses: list[str] = field(default_factory=list)  # reasons why records may be lost
 
     def __post_init__(self) -> None:
         self.journals = Journals(self.shared)
@@ -136,7 +136,7 @@ class Boot:
             file.entry = self._lost(file.entry, "has lost records")
 
     def _lost(self, entry: FileEntry, how: str) -> FileEntry:
-        """Return the entry of a file that lost records of unknown ledgers.
+        """Return the entry in the MANIFEST for a file that lost records of unknown ledgers.
 
         If a MANIFEST with an epoch marks the file, the doubt already covers the loss. A MANIFEST of
         an older release has marks of files, but no epoch.
@@ -147,14 +147,14 @@ class Boot:
         return replace(entry, has_damage=True)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need headers: the MANIFEST has identities."""
+        """Count a damaged header. The boot does not need it: the MANIFEST has the identity."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
     def _is_live(self, record: JournalRecord) -> bool:
         """Return whether a record is a run that no tombstone deletes.
 
-        All tombstones must have been applied before.
+        All tombstones must be applied before this call.
         """
         state = self.shared.state_of(record.ledger_id)
         return record.kind is JournalRecordKind.RUN and record.origin_sequence > state.tombstone
@@ -164,7 +164,8 @@ class Boot:
             try:
                 await self._look_for_last_entries(file)
             except CorruptRecordError:
-                # The head of the index was intact, so the doubt may be raised only now.
+                # Until now, only the head of the index was read, and it is intact. So this rebuild
+                # may be the first step that raises the doubt.
                 await self._rebuild(file)
                 await self._look_for_last_entries(file)
         assert self.active is not None
@@ -193,7 +194,7 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide on the records of all files, and commit the files with losses immediately."""
+        """Decide on the records of all files, and immediately commit marks of files with losses."""
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))

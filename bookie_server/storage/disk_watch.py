@@ -89,7 +89,7 @@ class DiskWatch:
             try:
                 kept += await files.taken_space(slot)
             except MissingFileError:
-                continue  # just removed, so its space is in `free_space`
+                continue  # the file was just removed, so `free_space` includes it
         self.space = DiskSpace(await files.total_space(), await files.free_space() + kept)
         before = self.level
         self.level = level_of(self.space, before, self._shared.settings.disk)

@@ -29,7 +29,7 @@ class Drops:
         self._shared = shared
         self._keeper = keeper
         self._journal = journal
-        self._leaving: set[int] = set()  # forgotten, but the MANIFEST may still have their states
+        self._leaving: set[int] = set()  # forgotten ledgers whose states may be in the MANIFEST
 
     async def candidates(self) -> list[int]:
         """Return the ids of all known ledgers that are not dropped, in ascending order."""
@@ -121,7 +121,7 @@ class Drops:
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
         """Forget the ledgers in `ledger_ids` that may still be forgotten, and count these ledgers.
 
-        `looked_at` are the ids of finished files that have no records of these ledgers.
+        `looked_at` contains the ids of finished files that have no records of these ledgers.
         """
         keeper, health = self._keeper, self._shared.health
         if keeper.is_in_doubt:

@@ -119,7 +119,7 @@ class Journal:
         return ticket
 
     async def _end_wait(self, ticket: int) -> None:
-        """Wait. Then the group that begins with `ticket` may be written even if it is not full."""
+        """Wait, then allow the group that begins with `ticket` to be written before it is full."""
         await self._tasks.sleep(self._settings.mode_settings.group_wait_ms)
         if self._queue and self._queue[0].ticket == ticket:
             self._is_waiting_for_more = False

@@ -59,7 +59,7 @@ class LedgerStorage:
         self._states = shared.states
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
-        self.found_losses = tuple(boot.losses)  # why this start raised the doubt
+        self.found_losses = tuple(boot.losses)  # reasons why this start raised the doubt
         self.failure: StorageError | None = None  # the error that ended the storage
         self._has_other_failure = False  # a part other than the journal has failed
         # Called after a change of `is_writable` or `failure`.
@@ -151,7 +151,8 @@ class LedgerStorage:
             on_failed=self._fail,
         )
         if self._mode.ring is not None and run.is_synced:
-            # Its records are synced in the journal first.
+            # The records of this run are synced in the journal first. So the MANIFEST must name the
+            # run before its first record.
             shared.run = run
             await self._keeper.commit(None)
         self._mode.start()
@@ -195,7 +196,8 @@ class LedgerStorage:
     async def reclaim(self) -> None:
         """Free the finished files without live entries, and forget old tombstones.
 
-        The change is durable on return, unless the storage failed or the MANIFEST had no room.
+        The change is durable on return, unless the storage failed or the disk had no room for the
+        MANIFEST.
         """
         forgotten = await self._drops.forget()
         dead = self._keeper.finished.dead(self._health.unknown_files)
@@ -272,8 +274,8 @@ class LedgerStorage:
     async def count_change(self) -> None:
         """Raise the counter of the directory, so that earlier copies count as older.
 
-        The new counter is in `identity` on return, unless the storage failed or the MANIFEST had no
-        room. In the latter case, the next MANIFEST has the new counter.
+        The new counter is in `identity` on return, unless the storage failed or the disk had no
+        room for the MANIFEST. In the latter case, the next MANIFEST has the new counter.
         """
         if self._shared.changes == self._shared.store.current.changes:
             self._shared.changes += 1
@@ -332,7 +334,7 @@ class LedgerStorage:
         )
 
     async def _end_run(self, *, keep_open: bool) -> None:
-        """Commit the fact that all records of the run are in the synced entry-log files."""
+        """Commit a MANIFEST without the run: all its records are in synced entry-log files."""
         self._shared.run = None
         self._shared.changes += 1
         await self._keeper.commit(None, keep_open=keep_open)

@@ -65,7 +65,7 @@ class FileWindow:
 
 
 async def run_in_window(reading: Generator[Need, bytes, R], window: FileWindow) -> R:
-    """Run a reading of a file with the bytes of a window of this file."""
+    """Run a reading of a file, which gets its bytes from a window of this file."""
     try:
         need = next(reading)
         while True:

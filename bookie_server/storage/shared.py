@@ -97,14 +97,14 @@ class Shared:
         self.files = FilePool(files, tasks, settings.open_files_max)
         self.store = ManifestStore(self.files, settings.state_deltas_bytes_min, self.give_way)
         self.open_directory = open_directory
-        self.run: BookieRun | None = None  # for the next commit of the MANIFEST
-        self.journals: tuple[RunJournal, ...] = ()  # for the next commit of the MANIFEST
-        self.starts = self.changes = 0  # for the next commit of the MANIFEST
+        self.run: BookieRun | None = None  # the run that the next MANIFEST lists
+        self.journals: tuple[RunJournal, ...] = ()  # the journals that the next MANIFEST lists
+        self.starts = self.changes = 0  # counters for the next MANIFEST
         self.found = FoundOutside()  # set before the boot
-        # Ledgers without a state that have newer metadata than the losses up to an epoch. `Denials`
-        # limits their number.
+        # For ledgers without a state, the epoch up to which their metadata is newer than all
+        # losses. `Denials` limits their number.
         self.newer: OrderedDict[int, int] = OrderedDict()
-        self.on_failed_read: OnFailure = lambda *_: None  # for each read that ended with an error
+        self.on_failed_read: OnFailure = lambda *_: None  # called for each failed read
         # For each read of a damaged entry: the ledger, the entry, and the error.
         self.on_damaged_read: Callable[[int, int, CorruptRecordError], None] = lambda *_: None
         # This is called for each add that ended with an error before the journal. The outcome of

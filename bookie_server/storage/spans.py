@@ -30,7 +30,7 @@ class Spans:
 
     @property
     def last_id(self) -> int:
-        """The largest id, or -1 without stretches."""
+        """The largest id, or -1 if there are no stretches."""
         return self._ids[-1] if self._ids else -1
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

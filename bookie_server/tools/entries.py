@@ -61,7 +61,7 @@ class _Source:
     piece: Piece[int] | Piece[JournalRecord] | None = None
 
     async def skip_to(self, entry_id: int) -> None:
-        """Go to the first piece that does not end before an entry."""
+        """Go to the first piece that ends at or after an entry."""
         while self.piece is not None and self.piece.last < entry_id:
             self.piece = await anext(self.pieces, None)
 

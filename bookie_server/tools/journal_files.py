@@ -22,9 +22,10 @@ VALID = "valid"
 TORN = "torn"
 """The newest copy of a run is not whole. A power loss may have interrupted its write."""
 DAMAGED = "damaged"
-"""The copy has a valid head and a damaged group, and is not the newest. A file has such a copy."""
+"""The copy has a valid head and a damaged group, and is not the newest. Of a file: it has such a
+copy."""
 UNREADABLE = "unreadable"
-"""A copy was expected here, but has no valid head. Or the device cannot read the file."""
+"""A copy was expected here, but has no valid head. Of a file: the device cannot read it."""
 OLDER = "older"
 """A copy of an earlier pass through the file. No start uses this copy."""
 MISSING = "missing"
@@ -160,7 +161,7 @@ def _count(row: Row, each: _Copy) -> None:
 
 
 async def _copies_of(files: FileSystem, name: str, run_id: str) -> AsyncIterator[_Copy]:
-    """Yield the copies in a journal file and the damage between them, by offset."""
+    """Yield the copies in a journal file and the damage between them, in order of offset."""
     number = name.rpartition("-")[2]
     if not number.isdecimal():
         return

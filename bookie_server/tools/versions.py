@@ -68,8 +68,8 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
     """Return an entry of the MANIFEST in the form for a program without compaction.
 
     If the index of a file is damaged, such a program treats the records up to `last_sequence` as
-    the content of the file. In the entry of a file of copies, `last_sequence` is 0, so all its
-    entries would be absent. The losses of a damaged file are repaired, so the file counts as
+    the content of the file. For a file of copies, `last_sequence` is 0, so such a program would
+    find no entry in the file. The losses of a damaged file are repaired, so the file counts as
     undamaged.
     """
     entry = replace(entry, has_damage=False)

@@ -102,7 +102,7 @@ MUTATIONS = [
     Mutation(
         "slices_of_a_head_in_two_chunks_have_half_of_it",
         READS,
-        "            if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks\n",
+        "            if len(head) < HEAD_SIZE_BYTES:  # the head may be in two chunks\n",
         "            if not head:\n",
         "if the head of an entry is in two chunks, the head is not checked",
     ),

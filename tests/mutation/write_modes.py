@@ -267,7 +267,7 @@ MUTATIONS = [
     Mutation(
         "mode_failed_sync_of_a_start_is_forgotten",
         f"{MODES}/setup.py",
-        "            number.set(HAS_FAILED)  # the sync of the next start would succeed\n",
+        "            number.set(HAS_FAILED)  # a later sync would succeed despite the loss\n",
         "            pass\n",
         "the second start trusts pages that only the cache has",
     ),

@@ -53,7 +53,7 @@ def chosen(candidates: Iterable[Candidate], live_percent: int) -> list[Candidate
 
 
 def stored_bytes(size_bytes: int, pieces: int) -> int:
-    """Estimate the bytes in a file of `pieces` records that have `size_bytes` in total."""
+    """Estimate the bytes that `pieces` records with `size_bytes` in total take in a file."""
     if not pieces:
         return 0
     body = -(-size_bytes // pieces)
@@ -62,7 +62,7 @@ def stored_bytes(size_bytes: int, pieces: int) -> int:
 
 @dataclass(slots=True)
 class Schedule:
-    """When the next minor and the next major compaction are due."""
+    """The times at which the next minor and the next major compaction are due."""
 
     settings: StorageSettings
     minor_ms: int  # monotonic time of the last minor compaction

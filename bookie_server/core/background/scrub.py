@@ -32,7 +32,7 @@ class ScrubPosition:
 
     began_ms: int = 0  # beginning of the newest pass; 0 if no pass has begun
     ended_ms: int = 0  # end of the last whole pass; 0 if no pass has ended
-    upto: int = 0  # largest id of a file of the newest pass
+    upto: int = 0  # largest file id in the newest pass
     done: int = 0  # the pass has read its files up to this id
 
     @property
@@ -49,7 +49,7 @@ class ScrubPosition:
         return {file_id for file_id in file_ids if self.done < file_id <= self.upto}
 
     def at(self, left: Collection[int]) -> ScrubPosition:
-        """Return the position while these files are left. All its other files were read."""
+        """Return the position while these files are left. All other files of the pass were read."""
         return replace(self, done=min(left, default=self.upto + 1) - 1)
 
     def ended(self, now_ms: int) -> ScrubPosition:
@@ -57,7 +57,7 @@ class ScrubPosition:
         return replace(self, ended_ms=now_ms, done=self.upto)
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
-        """Return whether a pass begins or continues now. If the interval is 0, no pass does.
+        """Return whether a pass begins or continues now. If the interval is 0, return False.
 
         If the clock was set back behind the beginning of the newest pass, a pass is due.
         """

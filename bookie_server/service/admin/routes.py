@@ -1,8 +1,8 @@
 """The routes of the metrics port, as an application of WSGI.
 
 BookKeeper's HTTP server has the same paths and names of JSON fields. A request for an unknown path
-gets 404, and a request with another method 405. Requests that change the bookie get 403 unless the
-setting `admin_changes` allows them.
+gets 404. A request with a method that its path does not have gets 405. Requests that change the
+bookie get 403 unless the setting `admin_changes` allows them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """An HTTP server with few threads for metrics, administrators and the status page.
 
 At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
-REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX after it began. Connections beyond these
-limits are closed.
+REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX seconds after its start. Connections beyond
+these limits are closed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         super().shutdown_request(request)
 
     def service_actions(self) -> None:
-        """Close connections after their time limit. Runs at least every LOOK_SECONDS."""
+        """Close overdue connections. The server calls this at least every LOOK_SECONDS."""
         self._end(self._clock())
 
     def server_close(self) -> None:

@@ -260,7 +260,7 @@ class BookieView:
         return dict(black_out_secrets(None, "", self.settings.model_dump(mode="json")))
 
     def metrics(self) -> dict[str, float | None]:
-        """Return the samples of all metrics, by name and labels. NaN and infinity are None."""
+        """Return the samples of all metrics, by name and labels. NaN and infinity become None."""
         return {
             _key(sample.name, sample.labels): _finite(sample.value)
             for family in self.serving.registry.collect()
@@ -301,7 +301,7 @@ class _Change:
                 self._has_run.set()
 
     def is_done_within(self, seconds: float) -> bool:
-        """Wait for the change, and return whether it was made. A late change is never made."""
+        """Wait for the change, and return whether it was made. If not, it is never made."""
         self._has_run.wait(seconds)
         with self._lock:
             self._is_withdrawn = True

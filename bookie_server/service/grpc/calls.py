@@ -39,7 +39,7 @@ class FairSlots:
         self.count_max = count_max
         self.count = 0
         self.refused = 0  # only increases
-        self.ended = 0  # calls ended to give their place to another peer; only increases
+        self.ended = 0  # total number of calls ended to give their place to another peer
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
     def enter(self, peer: str, end: Callable[[], object]) -> object | None:
@@ -94,7 +94,7 @@ class CallBounds(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[Any]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        """Return the handler of a call, wrapped so that the call needs places."""
+        """Return the handler of a call in a wrapper that takes a place for each call."""
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
@@ -158,9 +158,9 @@ class _Call:
             self._task.cancel()
 
     async def replies(self, outcome: AsyncIterator[Any] | Awaitable[None]) -> AsyncIterator[Any]:
-        """Yield the replies of a handler, except those that the handler writes to its context."""
+        """Yield the replies of a handler, except replies that the handler writes to its context."""
         if inspect.isawaitable(outcome):
-            self.is_sending = True  # until the end, because the end of a reply is not reported
+            self.is_sending = True  # stays True: the library reports no end of a reply
             await outcome
             return
         async for reply in outcome:

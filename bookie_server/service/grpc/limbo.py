@@ -18,7 +18,7 @@ _logger = get_logger("limbo")
 
 LEDGERS_MAX: Final = 1_000
 TEXT_MAX: Final = 2_000
-"""Maximum characters of a text in a reply."""
+"""Maximum number of characters of a text in a reply."""
 
 
 class DoubtStorage(RepairStorage, Protocol):

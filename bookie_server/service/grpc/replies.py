@@ -28,8 +28,8 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.transport import control_pb2 as pb
 
 ATTEMPTS: Final = 2
-"""Number of attempts to read a batch; the second has room for a first entry that is larger than
-expected."""
+"""Number of attempts to read a batch. The second attempt has room for a first entry that is larger
+than expected."""
 LISTINGS_MAX: Final = 4  # maximum number of lists that are built at the same time
 RANGE_COST_BYTES: Final = 96
 """Memory of a range of entries until its reply is sent: 16 bytes in the list, 44 in the reply, and
@@ -131,7 +131,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call has ended. The read used its bytes until now.
+                # The call ended before the read. The read needed the bytes until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))

@@ -19,7 +19,7 @@ from ledgerlog_spark.transport.grpc.append_parts import REQUEST_SIZE_BYTES_MAX
 SERVICE_NAME: Final = "ledgerlog.v1.Bookie"
 MESSAGE_OVERHEAD_BYTES: Final = 65_536  # size of a reply without its entries or ranges
 STREAMS_PER_CONNECTION_MAX: Final = 256
-OTHER_CALLS_MAX: Final = 512  # calls that are not watches
+OTHER_CALLS_MAX: Final = 512  # maximum number of calls that are not watches
 RECEIVING_CALLS_MAX: Final = 512
 """Maximum number of calls that may still receive a request. A call with a single request counts
 only until the request is complete."""
@@ -27,11 +27,11 @@ PENDING_CALLS_MAX: Final = 1_024
 """Maximum number of calls that the library has accepted, but not yet passed to the event loop."""
 
 LOOKAHEAD_BYTES: Final = 16_384
-"""Bytes that a client may send ahead, for each stream and each connection."""
+"""Maximum number of bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
 """A connection is closed if it has no call for this time. Clients can open a new connection."""
-HANDSHAKE_MS_MAX: Final = 10_000  # time for the HTTP/2 handshake of a new connection
+HANDSHAKE_MS_MAX: Final = 10_000  # maximum time for the HTTP/2 handshake of a connection
 PING_INTERVAL_MS_MIN: Final = 5_000
 """If a client pings more often than this, its connection is closed. Clients with watches ping less
 often."""
@@ -90,7 +90,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, wait at most this time for open calls, then cancel the rest."""
+        """Refuse new calls, wait at most this time for open calls, then cancel calls still open."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

@@ -55,7 +55,7 @@ from ledgerlog_spark.wire.opcodes import number_of
 
 _logger = get_logger("grpc")
 
-BATCH_COUNT_MAX: Final = 65_536  # entries in one batch, as in the v2 protocol
+BATCH_COUNT_MAX: Final = 65_536  # maximum number of entries in one batch, as in v2
 WATCHED_SIZE_BYTES_MAX: Final = 1 << 20
 """Maximum size of the entries in one message of a watch, even if the client requests more."""
 

@@ -18,7 +18,7 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 
 STREAM_REQUESTS_MAX: Final = 1_024
-PART_SECONDS_MAX: Final = 10.0  # time for the next part of a request that has begun
+PART_SECONDS_MAX: Final = 10.0  # maximum time until the next part of a request
 LARGE_BYTES: Final = 65_536
 """Other tasks run between two replies of at least this size, because encoding large replies takes
 milliseconds."""

@@ -40,7 +40,8 @@ class StuckCalls:
     """Ends stuck calls. Calls that are reported at the same time are ended together."""
 
     def __init__(self) -> None:
-        # Closes the connections of peers, in a thread. While there is no server, it is None.
+        # A function that closes the connections of peers in a thread; None while there is no
+        # server.
         self.close_connections: Callable[[Collection[str]], object] | None = None
         self._closing: set[str] = set()
         self._waiting: list[Stuck] = []
@@ -110,7 +111,7 @@ def _shut_down(descriptor: int, address: Address) -> bool:
     """Shut down a connection, and return whether it was still a connection with this peer."""
     try:
         # The library may have closed the descriptor, and its number may belong to another file now.
-        # So check the address of a duplicate, which cannot be closed during the check.
+        # So the check uses a duplicate of the descriptor, which the library cannot close.
         duplicate = os.dup(descriptor)
     except OSError:
         return False

@@ -4,18 +4,18 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 `Share` is the part of a budget that one connection or stream holds. The rules:
 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
-2. Beyond the reserve, a request may increase a share up to half of the bytes that are free before
-   the request. So one large request gets at most half of the lane. With small requests, a single
-   share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In the same way, all
-   shares of one host (an address) together may increase up to twice the free bytes. So with small
-   requests, a third of the lane is left to other hosts.
+2. Beyond the reserve, a request is granted only if the share then holds at most half of the bytes
+   that were free before the request. So one large request gets at most half of the lane. With small
+   requests, a single share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In
+   the same way, all shares of one host (an address) together then hold at most twice the bytes that
+   were free. So with small requests, a third of the lane is left to other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
    the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
    the trusted size cost more. So small and trusted requests wait for few other requests, and every
-   share gets bytes after some time. Under two conditions, no other share may overtake a share: the
-   share holds nothing beyond its reserve, and its host holds at most its equal part (the lane,
+   share gets bytes after some time. No other share may overtake a share that meets two conditions:
+   the share holds nothing beyond its reserve, and its host holds at most its equal part (the lane,
    divided by the number of hosts).
 
 The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3
@@ -39,7 +39,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost of each byte, if the request is larger than the trusted size
+COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request above the trusted size
 
 
 @dataclass(slots=True, eq=False)
@@ -54,13 +54,13 @@ class Budget:
     size_bytes_max: int  # limit of `shared_bytes`
     # Whether the bytes come back soon, without any action of peers.
     is_draining: bool = field(default=False, kw_only=True)
-    held_bytes: int = field(default=0, init=False)  # bytes of all shares, with their reserves
+    held_bytes: int = field(default=0, init=False)  # bytes of all shares, including their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
     refusals: int = field(default=0, init=False)  # number of requests refused without a wait
     # Called when a share begins to wait, or when a request is refused.
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
-    waiting: list[Share] = field(default_factory=list, init=False)  # in order of their places
+    waiting: list[Share] = field(default_factory=list, init=False)  # waiting shares, by place
     # Time of the fair queue: each grant to a waiting share adds the cost of its bytes, divided by
     # the number of shares that waited at that moment.
     virtual_time: int = field(default=0, init=False)

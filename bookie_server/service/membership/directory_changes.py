@@ -1,7 +1,7 @@
 """Adds empty directories to a bookie, and removes lost directories.
 
 A new directory gets its cookie and its first MANIFEST. Then the other directories get the new
-cookie. At last, one transaction writes the cookie and the bookie's record into the metadata store.
+cookie. Finally, one transaction writes the cookie and the bookie's record into the metadata store.
 After an interruption, the next start completes the change. The new directory gets the doubt of the
 other directories, so an expansion raises no doubt.
 

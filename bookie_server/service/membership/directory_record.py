@@ -69,7 +69,7 @@ class CountedStorage(Protocol):
         """The error that ended the storage."""
 
     async def count_change(self) -> None:
-        """Raise the counter, unless the MANIFEST has no room."""
+        """Raise the counter, unless the disk has no room for the MANIFEST."""
 
     async def date_doubt(self, epoch: int, transaction: int) -> None:
         """Store a transaction that began after the epoch was durable."""
@@ -89,9 +89,9 @@ class DirectoryRecord:
         self._bookie_id = bookie_id
         self._paths = paths
         self._storages: Sequence[CountedStorage] = ()  # empty before `begin`
-        self._written: Sequence[DirectoryIdentity] = ()  # what the record has
+        self._written: Sequence[DirectoryIdentity] = ()  # contents of the record
         self._version: Version | None = None
-        self._records: list[int] = []  # records that the counters cover
+        self._records: list[int] = []  # per directory, stored records that its counter covers
         self._is_writing = False
         self._is_dating = False
         self._is_stopped = False
@@ -175,7 +175,7 @@ class DirectoryRecord:
             self._is_dating = False
 
     async def _has_dated(self) -> bool:
-        assert self._storages, "the doubt is dated after the start"
+        assert self._storages, "the transaction of a doubt is stored after the start"
         await self.write_record()
         # A directory that has failed cannot store a transaction.
         storages = [each for each in self._storages if each.failure is None]
@@ -208,8 +208,8 @@ class DirectoryRecord:
     async def close(self, timeout_ms: int) -> None:
         """Write the counters of a clean stop, after the storage is closed.
 
-        If this fails, the counters of the directories are ahead of the record, which the next start
-        accepts.
+        If this fails, the counters of the directories are ahead of the record. The next start
+        accepts this.
         """
         self._is_stopped = True
         try:
@@ -226,10 +226,11 @@ class DirectoryRecord:
 
     async def advance(self) -> None:
         """End an interval: raise the counters of directories with new records. Write the record."""
-        assert self._storages, "the counters are followed after the start"
+        assert self._storages, "the counters are raised after the start"
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
-            # The counter is at most one ahead of the record, so it waits while the store is away.
+            # The counter is at most one ahead of the record. So while the store is away, the
+            # counter stays unchanged.
             if records != self._records[number] and storage.identity == self._written[number]:
                 # Records that arrive during the commit are counted in the next interval.
                 self._records[number] = records

@@ -79,7 +79,7 @@ class BookieRegistration:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. If this fails, the end of the session deletes it."""
+        """Withdraw the announcement. After a failure, the end of the session deletes it."""
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -142,7 +142,7 @@ class SessionFile:
                 _session_logger.warning("old_session_not_ended", **fields_of(error))
 
     def follow(self, tree: ZnodeTree) -> Callable[[], None]:
-        """Store the session of `tree` and each later one, until the returned function is called."""
+        """Store each session of `tree` in the file, until the returned function is called."""
         self._remember(tree)
         return tree.watch_session(lambda: self._remember(tree))
 

@@ -74,7 +74,7 @@ class OwnVacation:
         cancel = self._store.watch(self._bookie_id, self._changed.set)
         self._task = asyncio.create_task(self._follow(on_change), name="vacation")
         self._task.add_done_callback(lambda _: cancel())
-        self._changed.set()  # it may have changed before the watch was set
+        self._changed.set()  # the vacation may have changed before this watch
 
     async def stop(self) -> None:
         """End the work of `follow`."""

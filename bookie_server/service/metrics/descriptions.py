@@ -1,6 +1,6 @@
 """Every metric of a bookie: its exported name, its type and its meaning.
 
-A metric that BookKeeper has too has BookKeeper's name, as its exporter for Prometheus writes it.
+A metric that BookKeeper also exports has the name that BookKeeper's exporter for Prometheus writes.
 BookKeeper's counters have no suffix `_total`, so the text gives them the type `untyped`. BookKeeper
 also measures the times of requests. A bookie of this release only counts requests, so its summaries
 of requests have a count, but no sum, no quantiles and no label `success`.
@@ -112,12 +112,14 @@ MEANINGS: Final = {
     ),
     "disk_used_part": (
         "The used part of the device of the entries, from 0 to 1. If the bookie has several "
-        "devices, the largest such part. Freed files that the bookie keeps for reuse count as free."
+        "devices, this is the largest part. Freed files that the bookie keeps for reuse count as "
+        "free."
     ),
     "disk_free_bytes": (
-        "Free bytes of these devices, including freed files that the bookie keeps for reuse."
+        "Free bytes of the devices of the entries, including freed files that the bookie keeps for "
+        "reuse."
     ),
-    "disk_total_bytes": "Size of these devices.",
+    "disk_total_bytes": "Size of the devices of the entries.",
     "disk_is_high": (
         "1 while more of a device is used than `disk_usage_warn`, and while the bookie is "
         "read-only because of `disk_usage_max`."
@@ -134,17 +136,17 @@ MEANINGS: Final = {
     "watches_ended": "Watches that were ended to make room for a watch of another client.",
     "autorecovery_is_auditor": (
         "1 while this bookie is the elected auditor. 0 on all bookies if an auditor of Apache or "
-        "of a daemon is elected, or if there is none."
+        "of a daemon is elected, or if no auditor is elected."
     ),
     "autorecovery_bookies_lost": (
-        "Bookies that are away, according to the elected auditor: they have a cookie, or a ledger "
-        "names them, and they are not registered. 0 on the other bookies. **Above 0: new entries "
-        "of some ledgers have fewer copies until the bookie is back or replaced.**"
+        "Bookies that are away, according to the elected auditor: they are not registered, but "
+        "have a cookie, or a ledger names them. 0 on the other bookies. **Above 0: new entries of "
+        "some ledgers have fewer copies until the bookie is back or replaced.**"
     ),
     "autorecovery_jobs": "Ledgers that this bookie's replication worker is healing.",
     "autorecovery_tasks_waiting": (
-        "Ledgers that wait for a replication worker, as this worker found them when it last looked "
-        "at the queues. It looks at 1,000 ledgers of each queue at a time."
+        "Ledgers that wait for a replication worker, as this worker last found them in the queues. "
+        "The worker reads 1,000 ledgers of each queue at a time."
     ),
     "autorecovery_ledgers_healed": "Ledgers that this worker healed since the start.",
     "autorecovery_jobs_failed": (
@@ -195,7 +197,7 @@ MEANINGS: Final = {
         "lost data.**"
     ),
     "storage_boot_damaged_headers": (
-        "At the start: damaged headers of files. They have no other effect."
+        "At the start: damaged headers of files. A damaged header has no other effect."
     ),
     "storage_boot_rebuilt_indexes": "At the start: indexes of finished files that were rebuilt.",
     "storage_boot_redone_groups": (
@@ -204,10 +206,7 @@ MEANINGS: Final = {
     "storage_log_records": "Records that were written, including padding and copies.",
     "storage_log_groups": "Groups of records. Each group is written and synced at once.",
     "storage_log_bytes_written": "Bytes that were written to files, including padding.",
-    "storage_log_syncs": (
-        "Syncs of files with entries. Beside the syncs that adds wait for, it counts the syncs of"
-        " indexes."
-    ),
+    "storage_log_syncs": ("Syncs of files with entries. The syncs of indexes are counted too."),
     "storage_log_busy_ms": (
         "Milliseconds that writes and syncs took. The rate shows how busy the disk is."
     ),
@@ -265,8 +264,8 @@ MEANINGS: Final = {
         "freed. **Above 0: the disk lost data.**"
     ),
     "storage_scrub_damaged_entries": (
-        "Entries in these records that are not deleted and have no newer copy. Reads of these "
-        "entries fail until copies from other bookies replace them."
+        "Damaged entries that scrubs found and that reads still need: not deleted, and without a "
+        "newer copy. Reads of these entries fail until copies from other bookies replace them."
     ),
     "storage_scrub_damaged_indexes": (
         "Damaged indexes that scrubs found. The bookie rebuilds them from the records."

@@ -11,7 +11,7 @@ from typing import Final
 
 WINDOW_SECONDS: Final = 60.0
 BOUNDS_MS: Final = tuple(0.05 * 2 ** (step / 4) for step in range(84))
-"""Upper bounds of the counted sizes: from 0.05 ms to 88 s, each 19 % above the previous one."""
+"""Upper bounds of the counted sizes: from 0.05 ms to 88 s, each 19 % above the previous bound."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ class Lags:
     """The lags of one kind, counted by size."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one above the last bound
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one count per bound, and one above the last
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 
@@ -39,7 +39,7 @@ class Lags:
 
 
 class LoopLag:
-    """Measures the lag of each wake-up, and the CPU time that was used in the lag.
+    """Measures the lag of each wake-up, and the CPU time that was used during the lag.
 
     The probe wakes up every 20 ms, which takes 0.2 % of a CPU. So each delay of more than 20 ms is
     measured, and the result is up to 20 ms too short. Both clocks are in seconds.

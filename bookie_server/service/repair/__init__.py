@@ -1,8 +1,8 @@
-"""Repair: fetches the entries that this bookie may have lost from other bookies (ADR 41).
+"""Repair: fetches from other bookies the entries that this bookie may have lost (ADR 41).
 
 - `ports`: the interfaces to the storage, the metadata store and other bookies.
-- `one_ledger`: performs the effects of the repair of one ledger. `held_bytes`: the digests of its
-  entries. `pace`: the limit of bytes per second, and of the copies that are being stored.
+- `one_ledger`: performs the effects of the repair of one ledger. `held_bytes`: checks the digests
+  of entries. `pace`: the limit of bytes per second, and of the copies that are being stored.
 - `repairs`: decides which ledger is repaired next, and recovers ledgers that stay open.
   `damaged`: the ledgers with damaged entries that the scrub found.
   `progress`: the state of the repair, for administrators.

@@ -29,13 +29,13 @@ class Acceptance:
     """The decision of an operator to accept a loss.
 
     Attributes:
-        reason: Why the loss is accepted.
+        reason: The reason why the loss is accepted.
         accepted_by: Name of the operator.
         is_forced: Whether the operator also gives up entries of which another bookie may still have
             a copy. The other bookie does not answer, or it may have lost entries too.
         is_unclosed: Whether entries of a ledger in recovery may be given up too. The bookie then
-            denies entries that no other bookie may have had, so the recovery may close the ledger
-            before these entries.
+            denies entries of which perhaps no other bookie had a copy, so the recovery may close
+            the ledger before these entries.
     """
 
     ledger_id: int
@@ -127,7 +127,7 @@ class LossAcceptance:
         if not is_listed and not is_unknown:
             raise LedgerError(
                 f"ledger {ledger_id} is not in limbo on bookie {self._parts.bookie_id}; `ledgerlog "
-                "bookie limbo list` shows the ledgers that are",
+                "bookie limbo list` shows the ledgers in limbo",
                 ledger_id=ledger_id,
             )
 

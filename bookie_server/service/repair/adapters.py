@@ -1,4 +1,4 @@
-"""The ports of the repair on the metadata stores of the cluster, and on a transport of clients."""
+"""Implements the ports of the repair with the cluster's metadata stores and a client transport."""
 
 from __future__ import annotations
 

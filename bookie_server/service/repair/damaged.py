@@ -19,8 +19,8 @@ class DamagedLedgers:
     """
 
     def __init__(self) -> None:
-        self._due: dict[int, tuple[int, int]] = {}  # time and number of the next attempt
-        self._ended: dict[int, int] = {}  # time of the end of the last repair, oldest first
+        self._due: dict[int, tuple[int, int]] = {}  # per ledger, time and number of next attempt
+        self._ended: dict[int, int] = {}  # per ledger, end of the last repair; oldest first
 
     @property
     def has_room(self) -> bool:

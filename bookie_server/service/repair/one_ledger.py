@@ -46,7 +46,7 @@ class RepairCounters:
 
     entries_fetched: int = 0
     bytes_fetched: int = 0
-    entries_refused: int = 0  # copies of other bookies with a wrong digest
+    entries_refused: int = 0  # number of copies of other bookies with a wrong digest
     ledgers_cleared: int = 0
     recoveries: int = 0
 
@@ -57,7 +57,7 @@ class RepairReport:
 
     Attributes:
         ended: The result of the machine.
-        problem: Why the repair is not complete; empty if the repair is complete.
+        problem: The reason why the repair is not complete; empty if the repair is complete.
     """
 
     ended: RepairEnded

@@ -19,7 +19,7 @@ BUSY = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
 class RepairPace:
-    """Pauses after fetched bytes, so that their rate stays below a limit. 0 sets no limit."""
+    """Pauses after fetched bytes, so that their rate stays below a limit, unless the limit is 0."""
 
     def __init__(self, tasks: Tasks, clock: Clock, bytes_per_s: int) -> None:
         self._tasks = tasks

@@ -17,7 +17,7 @@ class RepairStorage(Protocol):
         """The durable doubt of the directory."""
 
     async def end_doubt(self, epoch: int) -> None:
-        """Write `Doubt.ended` with this epoch. It is durable on return."""
+        """Write the result of `Doubt.ended` with this epoch. It is durable on return."""
 
     def is_known(self, ledger_id: int) -> bool:
         """Return whether the bookie has a state of the ledger."""

@@ -54,7 +54,7 @@ class PassReport:
         epoch: The epoch of doubt.
         ledgers: Number of ledgers that were repaired or tried.
         in_limbo: Number of ledgers that stay in limbo.
-        needs_operator: Number of these ledgers that need an operator.
+        needs_operator: Number of ledgers in limbo that need an operator.
     """
 
     is_whole: bool

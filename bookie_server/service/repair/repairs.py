@@ -50,7 +50,8 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 ASKED_MAX = 1_000
 """Maximum number of ledgers that wait because a client got the answer "unknown"."""
 ASKED_IN_TURN_MAX = 16
-"""Maximum number of these ledgers that are repaired before the next ledger of a pass or round."""
+"""Maximum number of ledgers with the answer "unknown" that are repaired before the next ledger of a
+pass or round."""
 IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
 """Maximum number of ledgers that are recovered at a time."""
@@ -108,9 +109,9 @@ class Repairs:
         self._epoch = -1
         self._may_be_in_limbo = True
         self._next_ms = 0  # time of the next pass or round
-        self._failures = 0  # consecutive rounds and passes that cleared nothing
+        self._failures = 0  # number of consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # by id of a ledger that clients wait for
+        self._tried_ms: dict[int, int] = {}  # last repairs of ledgers that clients wait for
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
         self._damaged = DamagedLedgers()
@@ -267,7 +268,7 @@ class Repairs:
                 raise AssertionError(effect)
 
     async def _list(self) -> tuple[array[int], bool]:
-        """Return the ids of all ledgers that may not be cleared, and whether the list is complete.
+        """Return the ids of all ledgers except cleared ledgers, and whether the list is complete.
 
         A ledger is cleared if it has a state and is not in limbo. The order of these two checks
         matters, because an add may create a state between them. A ledger with a new state is in
@@ -329,7 +330,7 @@ class Repairs:
         report = await repair_ledger(self._parts, ledger_id, doubt, has_state=has_state)
         self.progress.note(ledger_id, report)
         if report.ended.outcome is RepairOutcome.DELETED:
-            # A client may read an id that no ledger has. Only an existing state must be dropped.
+            # A client may read an id that no ledger has. A state is dropped only if it exists.
             if self._storage.is_known(ledger_id):
                 self._on_deleted(ledger_id)
         elif report.ended.outcome is RepairOutcome.WAITING:

@@ -39,8 +39,8 @@ from ledgerlog_spark.transport.v2.sockets import write_all
 from ledgerlog_spark.wire.frames import ReceiveBuffer
 
 UNSENT_BYTES_MAX: Final = 1 << 18
-"""If a connection has more unsent bytes of answers in one lane, its next request of this lane
-waits."""
+"""If a connection has more than this number of unsent bytes of answers in one lane, its next
+request of this lane waits."""
 
 _logger = get_logger("v2")
 
@@ -378,7 +378,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        """Handle frames from `start` on together, or return None if the first frame cannot be."""
+        """Handle frames from `start` on together. Return None if the first needs handling alone."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
@@ -427,8 +427,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     ) -> None:
         """Send an answer in one or more buffers, and give back the bytes that it does not need.
 
-        `taken_bytes` were taken from `share` for the request. The answer is never larger. It may
-        consist of the answers to `count` requests.
+        `taken_bytes` were taken from `share` for the request. The answer never has more bytes than
+        that. It may consist of the answers to `count` requests.
         """
         self._shared.counters.answers[code] += count
         self.open_requests -= count

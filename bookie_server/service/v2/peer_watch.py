@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""Minimum number of bytes that count as progress, unless no more bytes are due."""
+"""Minimum number of bytes that count as progress. If fewer bytes are due, these are enough."""
 
 FRAME_STALLS_MAX: Final = 10
 """Time limit for one frame that arrives steadily, as a number of stall timeouts."""
@@ -21,7 +21,7 @@ class PeerWatch:
     """The observed progress of one peer."""
 
     opened_at: float  # all times are in seconds of the loop's clock
-    received_at: float = field(init=False)  # time at which the last new bytes were seen
+    received_at: float = field(init=False)  # time of the last call of `look` with new bytes
     # last time at which the peer took answers, or at which no answers waited
     took_at: float = field(init=False)
     # last time at which bytes of a frame arrived, or at which no frame was incomplete

@@ -2,7 +2,7 @@
 
 A segment consists of consecutive plain adds: frames of ADD without flags. In a segment, adds of one
 ledger and key with rising entry ids form a run. A frame that is not a plain add ends the segment.
-So no add passes a fence, a read or a recovery add of the same connection.
+So no add overtakes a fence, a read or a recovery add of the same connection.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ TOGETHER_FRAMES_MIN: Final = 2
 SEGMENT_BYTES_MAX: Final = 1 << 20
 """Maximum size of the frames of a segment, and so of a run."""
 COPIED_ENTRY_BYTES_MAX: Final = 16_384
-"""A larger add is stored alone, without a copy, because a copy would cost more than a run saves."""
+"""An add above this size is stored alone, without a copy, because a copy would cost more than a run
+saves."""
 ENTRY_COST_BYTES: Final = 128
 """Memory of an entry of a run in addition to its frame: its id, its length and its answer."""
 
@@ -46,7 +47,7 @@ _PLAIN_READS: Final = frozenset(
 class Together(NamedTuple):
     """The result for several frames that were handled together."""
 
-    cost_bytes: int  # cost in bytes of a quantum
+    cost_bytes: int  # cost of the frames, in bytes of a quantum
     frames: int  # number of frames that were handled
     end: int  # index after the last of the frames
     left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order
@@ -105,11 +106,11 @@ class SegmentRun:
 
     @property
     def cost_bytes(self) -> int:
-        """Memory of the run. Its answers take less memory."""
+        """Memory of the run. The answers to its adds take less memory."""
         return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
     def to_add(self, peer: object) -> StoredAdd:
-        """Return the request of a peer to store the run. It has a copy of the entries."""
+        """Return the request of a peer to store the run. The request has a copy of the entries."""
         entries = [frame[_ENTRY_OFFSET:] for frame in self.frames]
         first, last = self.entry_ids[0], self.entry_ids[-1]
         ids: EntryIds

@@ -119,8 +119,8 @@ def to_replace(
 
     Connections that are not proven (`is_proven`) are replaced first. A connection of an unknown
     host can replace only a connection that is not proven. Among several connections, the server
-    chooses the host with the most connections, and its connection that was silent for the longest
-    time.
+    chooses a connection of the host with the most connections. Of these, it chooses the connection
+    that was silent for the longest time.
     """
     of_host = Counter(connection.host for connection in connections)
     return min(

@@ -34,10 +34,10 @@ from ledgerlog_spark.wire.requests import RefusedRequest
 ADD: Final = int(Opcode.ADD)
 READ: Final = int(Opcode.READ)
 ALLOWANCE_BYTES_MIN: Final = 65_536
-"""Plain reads are handled alone if the lane allows fewer bytes."""
+"""If the lane allows fewer bytes than this, plain reads are handled alone."""
 ALLOWANCE_PARTS: Final = 4
 """Reads that are handled together take at most 1/4 of the allowed bytes. The rest is reserved for
-an answer that is larger than expected. Without it, the answer would be BUSY."""
+an answer that is larger than expected. Without this reserve, the answer would be BUSY."""
 GATHERED_BYTES_MIN: Final = 8_192
 """If buffers have at least this size on average, they are passed to the kernel without a join."""
 
@@ -63,7 +63,8 @@ class TogetherConnection(PeerConnection):
         writes, adds = self.shares.writes, self.shares.adds
         if writes.is_waiting or adds.is_waiting or adds.unsent_bytes > UNSENT_BYTES_MAX:
             return None
-        # The lane `adds` counts the frames from their arrival. The copies of the runs count too.
+        # The lane `adds` counts the frames from their arrival. It also counts the copies of the
+        # runs.
         room_bytes = min(writes.allowance_bytes, adds.allowance_bytes)
         segment = Segment(bodies, start, count_max, room_bytes)
         if segment.count < TOGETHER_FRAMES_MIN:

@@ -1,4 +1,4 @@
-"""Starts compactions, one after the other: when they are due, requested, or the disk is full."""
+"""Starts compactions, one at a time: when they are due or requested, or when the disk is full."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Compactor:
         self._pace = Pace(shared, bytes_per_s, frees_room=True)
         now_ms = shared.clock.monotonic_ms()
         self._schedule = Schedule(shared.settings, now_ms, now_ms)
-        self._wanted = 0  # the largest threshold among requests that have not begun
+        self._wanted = 0  # largest threshold of the requested compactions that have not begun
         self._waiting: list[Future[None]] = []
         self._is_running = False
         self.running_percent = 0  # threshold of the compaction that runs, or 0

@@ -48,7 +48,7 @@ class Copying:
         self._pace = pace
         self._window = FileWindow(source.handle, source.entry.data_end, PORTION_SIZE_BYTES)
         self._records: Iterator[list[LiveStretch]] | None = None
-        self._waiting: list[LiveStretch] | None = None  # did not fit into the last draft
+        self._waiting: list[LiveStretch] | None = None  # they had no room in the last draft
         self.source = source
 
     async def into(self, draft: Draft) -> CopyOutcome:
@@ -127,7 +127,7 @@ class Copying:
                 at = edge
 
     async def _run(self, reading: Generator[Need, bytes, R]) -> R:
-        """Run a reading of the source with the bytes of the window."""
+        """Run a reading of the source file, which gets its bytes from the window."""
         return await run_in_window(reading, self._window)
 
 

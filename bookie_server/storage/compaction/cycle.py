@@ -2,9 +2,9 @@
 
 One MANIFEST makes the switch. Before it is written, the copies are finished and synced. In one turn
 of the event loop, the last copies become readable, and the next MANIFEST is set to list them
-instead of their sources. The sources are read until that MANIFEST is durable. When all running
-readings of the sources have ended, their slots become free. If the disk has no room for the
-MANIFEST, the sources stay, and the copies are removed.
+instead of their sources. The sources are read until that MANIFEST is durable. The slots of the
+sources become free when all running readings of the sources have ended. If the disk has no room for
+the MANIFEST, the sources stay, and the copies are removed.
 """
 
 from __future__ import annotations
@@ -82,8 +82,8 @@ class Cycle:
     ) -> list[FinishedFile]:
         """Return the files to compact, the best file first. Dead files need no compaction.
 
-        When the doubt is over, each damaged file is compacted. Its lost records are repaired, and
-        as long as the file exists, it would hide further losses.
+        When the doubt is over, each damaged file is compacted. The lost records of this file are
+        already repaired. As long as the file exists, it would hide further losses.
         """
         health = self._shared.health
         unfit = unread | health.unknown_files
@@ -222,7 +222,7 @@ def needed_for(file: FinishedFile) -> int:
 
 
 def pieces_of(file: FinishedFile) -> int:
-    """Estimate the number of pieces of the live entries of a file."""
+    """Estimate the number of pieces that the live entries of a file form."""
     return _live_part(file, 0 if file.head is None else file.head.pieces)
 
 

@@ -54,7 +54,7 @@ class Draft:
     def has_room_for(self, record: JournalRecord) -> bool:
         """Return whether a copy fits.
 
-        The first copy always fits: a draft has room for one record.
+        The first copy always fits, because an empty draft has room for any record.
         """
         settings, index = self._shared.settings, self.file.index
         pieces = PIECES_PER_STRETCH_MAX * stretches_at_most(record.entry_ids)
@@ -68,7 +68,7 @@ class Draft:
     def may_fit(self, needed_bytes: int, pieces: int = 0) -> bool:
         """Return whether the draft has room for these bytes of copies and for these pieces.
 
-        The bytes also include the room of these pieces in the index.
+        `needed_bytes` includes the bytes that these pieces take in the index.
         """
         index = self.file.index
         if index.pieces + pieces > min(PIECES_MAX, self._shared.settings.pieces_max):
@@ -76,7 +76,7 @@ class Draft:
         return needed_bytes + INDEX_BYTES_PER_LEDGER * index.ledgers <= room_left(self.file)
 
     async def append(self, record: JournalRecord, body: AsyncIterator[bytes]) -> None:
-        """Append a copy. `body` yields the verified bytes of its entries in small parts.
+        """Append a copy. `body` yields the verified bytes of the record's entries in parts.
 
         If the iterator raises an error, the copy has no effect.
         """

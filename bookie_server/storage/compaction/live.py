@@ -1,8 +1,9 @@
 """Finds the entries of a file that must be copied.
 
-An entry is dead if its origin is not above the tombstone of its ledger, or if another finished file
-holds a newer copy. All records of a finished file are synced. A newer copy in a file that is not
-finished does not count, because the copy may not be synced. A crash could then lose both copies.
+An entry is dead if its origin sequence is not larger than the tombstone of its ledger, or if
+another finished file holds a newer copy. All records of a finished file are synced. A newer copy in
+a file that is not finished does not count, because the copy may not be synced. A crash could then
+lose both copies.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class LiveStretches:
 class LiveEntries:
     """Finds the live entries of files.
 
-    `weak` are the ids of all files of one compaction, and of the files that could not be read. An
-    entry in one of these files does not supersede a copy with the same origin sequence.
+    `weak` contains the ids of all files of one compaction, and of the files that could not be read.
+    An entry in one of these files does not supersede a copy with the same origin sequence.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class LiveEntries:
     async def live_parts(
         self, source: FinishedFile, ledger_id: int, pieces: list[Piece[int]]
     ) -> list[Piece[int]]:
-        """Return the live parts of pieces of a ledger, which must be in ascending order."""
+        """Return the live parts of `pieces`, the pieces of a ledger in ascending order."""
         tombstone = self._shared.states.tombstone_of(ledger_id)
         live = [piece for piece in pieces if piece.origin > tombstone]
         for rival in self._rivals(source, ledger_id, live) if live else ():
@@ -152,13 +153,13 @@ class LiveEntries:
     ) -> list[Piece[int]]:
         """Return the parts of pieces that have no newer copy in `rival`.
 
-        If `rival` is not weak, a copy with the same origin also supersedes: an earlier compaction
-        wrote it.
+        If `rival` is not weak, a copy with the same origin also supersedes an entry, because an
+        earlier compaction wrote this copy.
         """
         is_firm = rival.entry.file_id not in self._weak
         newer: list[list[tuple[int, int]]] = [[] for _ in pieces]
         number = 0
-        # Without a proof that a copy exists, an entry is copied.
+        # If this read fails, no newer copy is proved, so the entry is copied.
         with contextlib.suppress(StorageError):
             async for other in self._pieces_between(
                 rival, ledger_id, pieces[0].first, pieces[-1].last

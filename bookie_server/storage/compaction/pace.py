@@ -10,7 +10,8 @@ from bookie_server.ports import Buffer, File, Priority
 from bookie_server.storage.shared import Shared
 
 RECORD_COST_BYTES = 8_192
-"""Each copied record counts as at least this many bytes, because it takes 20 us of computing."""
+"""Each copied record counts as at least this many bytes, because copying it takes 20 us of CPU
+time."""
 TURN_SIZE_BYTES = 65_536
 UNSYNCED_BYTES_MAX = 8 * MEBIBYTE
 """Number of bytes that are written before a sync, so that no sync takes long."""

@@ -71,7 +71,8 @@ class OsFileSystem:
         self._lock: int | None = None
         self._directory_descriptor: int | None = None
         self.written = WrittenCache(cached_bytes_max)
-        # For small reads in the thread of the event loop: new memory would first be zeroed.
+        # Buffer for small reads in the thread of the event loop. Python would first fill a new
+        # buffer with zeros.
         self.scratch = memoryview(bytearray(SCRATCH_SIZE_BYTES))
         self.writer = OrderedThread(f"writer {directory.name}")
         self.keeper = OrderedThread(f"keeper {directory.name}")
@@ -110,7 +111,8 @@ class OsFileSystem:
                 path=str(self.directory),
             ) from None
         try:
-            # Kept open, so that a sync of the directory never fails for lack of descriptors.
+            # This descriptor is kept open, so that a sync of the directory never fails because the
+            # process has no descriptor left.
             self._directory_descriptor = os.open(self.directory, DIRECTORY_FLAGS)
         except OSError as error:
             os.close(descriptor)
@@ -120,8 +122,8 @@ class OsFileSystem:
     async def unlock(self) -> None:
         """Unlock the directory and end its threads after their queued work."""
         threads = (self.writer, self.keeper, self._background)
-        # A call may run after its task was cancelled. It must not change the files of the next
-        # process.
+        # A call may run after its task was cancelled. Such a call must not change the files of the
+        # next process.
         for thread in threads:
             if not thread.is_stopped:
                 await thread.call(lambda: None)
@@ -175,7 +177,7 @@ class OsFileSystem:
         return status.f_blocks * status.f_frsize
 
     async def taken_space(self, name: str) -> int:
-        """Return the number of bytes of a file's blocks."""
+        """Return the number of bytes in the blocks of a file."""
         status = await self.call((self.directory / name).lstat, name, "read the size of")
         return status.st_blocks * BLOCK_SIZE_BYTES
 
@@ -186,7 +188,7 @@ class OsFileSystem:
     async def surviving_number(
         self, name: str, run_id: str, *, create: bool = False
     ) -> MappedNumber | None:
-        """Return the number of a run, in a file of the memory file system, or None."""
+        """Return the number of a run from a file of the memory file system, or None."""
         number = await self.call(
             lambda: MappedNumber.open(name, run_id, create=create), name, "map"
         )
@@ -233,7 +235,7 @@ class OsFileSystem:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Begin to write cached bytes to the device. If this fails, the next sync reports it."""
+        """Begin to write cached bytes to the device. The next sync reports a failure."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -256,19 +258,20 @@ class OsFile:
         self._files = files
         self._descriptor = descriptor
         self._is_closed = False
-        self._uses = 0  # running calls in threads other than the keeper's
+        self._uses = 0  # number of running calls in threads other than the keeper's
         self._idle: asyncio.Future[None] | None = None
         self._has_failed = False
         self._is_synced_later = False  # groups were written without a sync
-        # Held during a wait for write-back: the kernel may then report an error, and only once.
+        # This lock is held during a wait for write-back. The kernel may report an error during this
+        # wait, and reports each error only once.
         self._write_back = threading.Lock()
-        self._syncing = threading.Lock()  # the kernel reports an error to one of two syncs only
+        self._syncing = threading.Lock()  # the kernel reports an error to only one of two syncs
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
-        self._unwritten_from: int | None = None  # write-back of earlier bytes was started
+        self._unwritten_from: int | None = None  # end of the bytes whose write-back was started
         self.name = name
 
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:
-        """Read up to `size` bytes in a thread for the priority."""
+        """Read up to `size` bytes in a thread for this priority."""
         pool = self._files.pools[priority]
         call = self._files.loop.run_in_executor(pool, self._read, offset, size)
         self._uses += 1
@@ -302,7 +305,7 @@ class OsFile:
         if not self._idle.done():
             self._idle.set_result(None)
         elif not self._files.keeper.is_stopped:
-            # The coroutine that wanted to close the file was cancelled, so the file is closed here.
+            # The coroutine that requested the close was cancelled, so the file is closed here.
             self._files.keeper.call(lambda: os.close(self._descriptor))
 
     def _read(self, offset: int, size: int) -> bytes:
@@ -323,7 +326,7 @@ class OsFile:
     async def write(
         self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
     ) -> None:
-        """Write all buffers; not durable on return."""
+        """Write all buffers. The bytes are not durable on return."""
         thread = self._files.thread_of(priority)
         await self._use(thread, lambda: self._write(offset, buffers), "write")
 
@@ -408,7 +411,7 @@ class OsFile:
         self._drop(offset, size)
 
     def _drop(self, offset: int, size: int) -> None:
-        """Drop pages that need no write from the page cache; size 0 means all after `offset`."""
+        """Drop clean pages from the page cache. If `size` is 0, drop all after `offset`."""
         if not hasattr(os, "posix_fadvise"):
             return
         with contextlib.suppress(OSError):
@@ -429,8 +432,8 @@ class OsFile:
     def _sync(self) -> None:
         """Sync the data. Fail if any sync or write-back failed since the file was opened.
 
-        The kernel reports an error once for each open file. Then the pages count as written, so a
-        later sync succeeds although data is lost.
+        The kernel reports an error once for each open file. After that, the pages count as written,
+        so a later sync succeeds although data is lost.
         """
         with self._syncing:
             try:

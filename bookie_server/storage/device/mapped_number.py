@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from struct import Struct
 
-FOLDER = Path("/dev/shm")  # noqa: S108 - memory that ends with the operating system
-_number = Struct("q")  # native: the value is copied in one store
+FOLDER = Path("/dev/shm")  # noqa: S108 - its files are lost when the system stops
+_number = Struct("q")  # native format, so the value is copied in one store
 RUN_ID_SIZE = 8
 SIZE = RUN_ID_SIZE + _number.size
 
@@ -55,7 +55,7 @@ class MappedNumber:
             (FOLDER / name).unlink()
 
     def set(self, number: int) -> None:
-        """Replace the number. One store of 8 bytes changes it, so a SIGKILL cannot tear it."""
+        """Replace the number. It is one store of 8 bytes, which a SIGKILL cannot tear."""
         _number.pack_into(self._mapping, RUN_ID_SIZE, number)
 
     def get(self) -> int:

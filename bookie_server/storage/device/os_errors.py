@@ -22,7 +22,8 @@ def translated(error: OSError, name: str, verb: str) -> StorageError:
     if error.errno == errno.ENOENT:
         return MissingFileError(message, path=name)
     if error.errno in _FULL and verb != "sync":
-        # If a sync has no room, the kernel counts the pages as written. So it is a failed sync.
+        # If a sync fails because the device is full, the kernel nevertheless counts the pages as
+        # written. So this error is a SyncFailedError.
         return DiskFullError(f"{message}; make room on the device", path=name)
     if error.errno in _NO_DESCRIPTOR:
         return TooManyFilesError(f"{message}; raise the limit of open files (ulimit -n)", path=name)

@@ -99,8 +99,8 @@ class OsTasks:
 class BackgroundTurns:
     """Gives background tasks slices of `SLICE_SECONDS`, one task at a time.
 
-    Slices begin at least `PERIOD_SECONDS` apart, and a slice ends with the portion of work that
-    exceeds it. So clients get about half of the time of the event loop.
+    Slices begin at least `PERIOD_SECONDS` apart. A slice ends after the portion of work in which
+    its `SLICE_SECONDS` run out. So clients get about half of the time of the event loop.
     """
 
     def __init__(
@@ -174,7 +174,7 @@ class OrderedThread:
         while (call := self._calls.get()) is not None:
             try:
                 result = call.function()
-            except BaseException as error:  # noqa: BLE001 - handed over to the waiter
+            except BaseException as error:  # noqa: BLE001 - the waiter gets it
                 self._wake(call, None, error)
             else:
                 self._wake(call, result, None)

@@ -18,7 +18,7 @@ from bookie_server.storage.ledger_storage import LedgerStorage
 @dataclass(slots=True)
 class _Expected:
     home: LedgerStorage
-    requests: int = 0  # requests without an answer that may make the state
+    requests: int = 0  # number of unanswered requests that may make the state
 
 
 class Homes:

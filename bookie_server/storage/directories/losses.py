@@ -2,8 +2,8 @@
 
 A ledger without a state may have been in any directory. So a loss in one directory begins an epoch
 in all directories. Otherwise, another directory would make a cleared state for a lost ledger. All
-directories have the same epoch before the bookie serves. While it serves, its memory has the states
-of all ledgers, so the other directories may follow later.
+directories have the same epoch before the bookie serves. While the bookie serves, its memory has
+the states of all ledgers, so the other directories may store a new epoch later.
 """
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ class JoinedLosses:
         """End the doubt up to `epoch`, after a repair has handled all ledgers."""
         for directory in self._serving:
             with _unless_failed(directory):
-                # With a larger epoch, the next loss of this directory would begin an ended epoch.
+                # If the directory ended an epoch larger than its own, its next loss would begin an
+                # epoch that has already ended.
                 await directory.end_doubt(min(epoch, directory.doubt.epoch))
 
 

@@ -212,7 +212,7 @@ class LedgerDirectories:
         return len(request.entry_ids)
 
     def _read_from(self, request: StoredReads, number: int, on_some: OnReadSome) -> None:
-        """Read entries from a directory. If it denies some, read them from the next directory."""
+        """Read entries from a directory. The next directory reads the denied entries."""
 
         def answered(code: Code, ids: Sequence[int], entries: Sequence[bytes]) -> None:
             if code in DENIALS and number + 1 < len(self.directories):

@@ -19,7 +19,7 @@ def lists_bytes_at_most(record: JournalRecord) -> int:
     ids = record.entry_ids
     count = len(ids)
     if count == 1:
-        return 0  # the limit of pieces already limits single entries
+        return 0  # the limit of pieces also limits records of one entry
     large = min(count, record.body_size // SHARED_NUMBER_MAX)
     size_bytes = ITEM_BYTES * count + NUMBER_BYTES * large
     return size_bytes if type(ids) is range else size_bytes + (ITEM_BYTES + NUMBER_BYTES) * count
@@ -36,7 +36,7 @@ class ActiveIndex:
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[JournalRecord]] = {}
         self.pieces = 0  # number of pieces; a ledger with dropped pieces counts as 1
-        self.lists_bytes = 0  # upper bound for all inserted runs, including dropped runs
+        self.lists_bytes = 0  # memory of the lists of all inserted runs, even of dropped runs
 
     def insert(self, record: JournalRecord) -> None:
         """Add a run. If runs overlap, the run with the largest origin sequence counts."""
@@ -68,7 +68,7 @@ class ActiveIndex:
     def first_newer(self, ledger_id: int, ids: range, origin: int) -> int:
         """Return the first of consecutive `ids` that has a copy with a larger origin.
 
-        Without such a copy, return the end of `ids`.
+        If there is no such copy, return the end of `ids`.
         """
         pieces = self._ledgers.get(ledger_id)
         if pieces is not None and ids:
@@ -91,7 +91,7 @@ class ActiveIndex:
 
     @property
     def ledger_ids(self) -> list[int]:
-        """The ids of all ledgers in ascending order, including those whose pieces were dropped."""
+        """The ids of all ledgers, ascending, including ledgers whose pieces were dropped."""
         return sorted(self._ledgers)
 
     @property

@@ -57,7 +57,7 @@ class OpenFile:
     identity: FileIdentity
     end: int = RECORDS_START  # offset of the next record
     first_sequence: int = 0  # sequence of the first record; 0 while the file has no record
-    finish_sequence: int = 0  # sequence of the finish record; 0 until the file takes it
+    finish_sequence: int = 0  # sequence of the finish record; 0 until the file is full
     is_recycled: bool = False  # the slot held another file, so bytes after `end` may not be zeros
     index: ActiveIndex = field(default_factory=ActiveIndex)
 
@@ -193,7 +193,7 @@ def first_newer(
 ) -> Generator[Need, bytes, int]:
     """Return the first of the consecutive `ids` for which a file has a copy with a larger origin.
 
-    Without such a copy, return the end of `ids`.
+    If there is no such copy, return the end of `ids`.
     """
     if not ids:
         return ids.stop

@@ -42,7 +42,7 @@ class Handover:
     taken: set[str] = field(default_factory=set)  # slots in which a file is being prepared
     draft: OpenFile | None = None  # a file that no MANIFEST lists
     switch: Switch | None = None
-    borrowed: Borrowed | None = None  # None if the copies may not make room for a file
+    borrowed: Borrowed | None = None  # None if no room of the copies counts as free
 
     @property
     def borrowed_bytes(self) -> int:

@@ -17,15 +17,15 @@ _by_id = attrgetter("entry.file_id")
 class HeldFiles:
     """Finished files in ascending order of id, and for each ledger the files that hold it.
 
-    The `live_bytes` of a file count its entries that no tombstone deletes. In an index that is
-    written to a file, all entries of a ledger are either older or newer than its tombstone. A
-    rebuilt index may have older and newer entries of a ledger, so it is counted piece by piece.
+    The `live_bytes` of a file are the bytes of its entries that no tombstone deletes. In an index
+    that is written to a file, all entries of a ledger are either older or newer than its tombstone.
+    A rebuilt index may have older and newer entries of a ledger, so it is counted piece by piece.
     """
 
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
         self._files: dict[int, FinishedFile] = {}
         self._holding: dict[int, list[FinishedFile]] = {}
-        self._counted_again: list[FinishedFile] = []  # may be missing in `_holding`
+        self._counted_again: list[FinishedFile] = []  # `_holding` may lack these files
         self._tombstone_of = tombstone_of
         for file in files:
             for _ in self.adding(file):

@@ -18,7 +18,7 @@ async def rebuild_index(file: FinishedFile, shared: Shared) -> bool:
     """Rebuild the index of a file from its records.
 
     The result is False if the file contains a damaged record of an unknown ledger, and the doubt of
-    the directory does not cover it yet. Then the caller raises the doubt.
+    the directory does not cover this loss yet. Then the caller raises the doubt.
     """
     counters = shared.counters
     scan = await scan_finished(file)
@@ -86,10 +86,10 @@ class IndexRebuilds:
             for _ in self._finished.counting_again(file):
                 await self._shared.give_way()
             if not is_covered and file_id in self._finished:
-                # The doubt is raised before the file leaves the set, so no entry is denied in
-                # between.
+                # The doubt is raised before the file leaves the set of files in doubt, so no entry
+                # is denied in between.
                 self.on_lost_record(file)
             doubts.discard(file_id)
         finally:
             if file_id not in self._finished:
-                doubts.discard(file_id)  # freed after compaction copied its entries
+                doubts.discard(file_id)  # the file was freed after compaction copied its entries

@@ -62,7 +62,7 @@ class FileKeeper:
         self.slots = boot.slots
         self.handover = Handover()
         self.on_short: Callable[[], None] = lambda: None  # called while the disk has no room
-        # Returns the number of records that the journal has accepted and not placed in a file.
+        # Returns the number of accepted records that have no place in a file yet.
         self.records_queued: Callable[[], int] = lambda: 0
         self._next_file_id = 0
         self._is_retrying = False
@@ -174,7 +174,7 @@ class FileKeeper:
         self.wake()
 
     def _retire_active(self) -> None:
-        """Mark the active file as full. A full file takes only its finish record.
+        """Mark the active file as full. After this, only its finish record is added.
 
         Call this only while no group is being written.
         """

@@ -1,4 +1,4 @@
-"""The live bytes of each ledger in a file. They are packed, because there may be a million."""
+"""The live bytes of each ledger in a file, packed: a file may have a million ledgers."""
 
 from __future__ import annotations
 

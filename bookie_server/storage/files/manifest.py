@@ -64,8 +64,8 @@ def is_state_name(name: str) -> bool:
 async def initialize_directory(files: FileSystem, first: Manifest | None = None) -> None:
     """Write and sync the first MANIFEST of a new directory, unless a MANIFEST exists.
 
-    `first` is used as that MANIFEST if the directory has lost its data, or is added to the other
-    directories of a bookie.
+    If the directory has lost its data, or is added to the other directories of a bookie, the caller
+    passes the MANIFEST to write as `first`.
 
     The caller must be certain that the directory is new: in any other directory, a missing MANIFEST
     is damage. If the directory has entry-log files but no MANIFEST, raise DamagedDirectoryError.
@@ -91,7 +91,7 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 async def _go_on() -> None:
-    """Do not wait, because no client is served yet."""
+    """Return at once: other tasks need no turn, because no client is served yet."""
 
 
 class ManifestStore:
@@ -99,9 +99,9 @@ class ManifestStore:
 
     A commit appends the changed states to the ledger-state file. If the appended part is already
     larger than both the first part of the file and `deltas_bytes_min`, the commit writes all states
-    to a new file instead. States are written in slices of `UNITS_PER_TURN`. The last block contains
-    the changes that are made during the commit. No other task runs between the encoding of this
-    block and the composition of the MANIFEST, so the block and the MANIFEST agree.
+    to a new file instead. The commit writes the states in slices of `UNITS_PER_TURN` states. The
+    last block contains the changes that are made during the commit. No other task runs between the
+    encoding of this block and the composition of the MANIFEST, so the block and the MANIFEST agree.
     """
 
     def __init__(
@@ -144,7 +144,7 @@ class ManifestStore:
         return decode_states(data, name, self.current.doubt.cleared)
 
     async def read(self, names: list[str]) -> Manifest:
-        """Read only the MANIFEST. After a downgrade, add the identity that was kept."""
+        """Read only the MANIFEST. After a downgrade, add the identity from its file."""
         data = await self.read_manifest()
         manifest = decode_manifest(data)
         if decode_version(data) >= RUN_SINCE or IDENTITY_NAME not in names:
@@ -152,7 +152,7 @@ class ManifestStore:
         return decode_identity(await self._read(IDENTITY_NAME), manifest)
 
     async def keep_identity(self, manifest: Manifest) -> None:
-        """Write the identity durably, because a MANIFEST of the previous version lacks it."""
+        """Write the identity, which a MANIFEST of the previous version lacks, to a file durably."""
         await self._write(IDENTITY_NEW_NAME, encode_identity(manifest))
         await self._files.rename(IDENTITY_NEW_NAME, IDENTITY_NAME)
         await self._files.sync_directory()
@@ -267,7 +267,7 @@ class ManifestStore:
 
     async def remove_strays(self) -> None:
         """Remove the files that a crash left and the MANIFEST does not name."""
-        # After a commit, the MANIFEST has everything that a downgrade kept.
+        # After a commit, the MANIFEST has the identity that a downgrade stored in these files.
         kept = () if self._base_bytes is None else (IDENTITY_NAME, IDENTITY_NEW_NAME)
         named = {self.current.state_file, *self.current.free_slots}
         named |= {entry.slot for entry in self.current.files}

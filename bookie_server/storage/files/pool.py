@@ -182,7 +182,7 @@ class PooledFile:
     was_used: bool = False  # used since the pool last searched for a file to close
     is_closed: bool = False  # closed permanently
     pins: int = 0  # number of readings that have read from the device
-    on_unpinned: Callable[[], None] | None = None  # called once after the last of these readings
+    on_unpinned: Callable[[], None] | None = None  # called once when `pins` becomes 0
     _idle: list[Future[None]] = field(default_factory=list)
 
     def may_close(self) -> None:
@@ -222,7 +222,7 @@ class PooledFile:
     async def write(
         self, offset: int, buffers: Sequence[Buffer], priority: Priority = Priority.FOREGROUND
     ) -> None:
-        """Write all buffers; not durable on return."""
+        """Write all buffers. The bytes are not durable on return."""
         await self._run(lambda file: file.write(offset, buffers, priority))
 
     async def write_synced(self, offset: int, buffers: Sequence[Buffer]) -> None:

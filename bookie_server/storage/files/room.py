@@ -15,7 +15,9 @@ RESERVE_FRACTION = 16
 """Fraction of the last file (1/16) that is reserved for control records and recovery adds."""
 DROPS_FRACTION = 64
 """Fraction of a file (1/64) that only deletions may use. A tombstone takes 512 bytes."""
-DROPS_FRACTION_MAX = 8  # at least as a fraction of the small file of a start on a full disk
+DROPS_FRACTION_MAX = 8
+"""Largest fraction of a file (1/8) that only deletions may use. This limit applies to a very small
+file, which a start on a full disk may make."""
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
@@ -30,7 +32,7 @@ def room_left(file: OpenFile) -> int:
 
 
 def room_for_drops(file: OpenFile, file_size_bytes: int) -> int:
-    """Return the bytes of the last file that only deletions may use, because they free room.
+    """Return how many bytes of the last file only deletions may use, because they free room.
 
     `file_size_bytes` is the usual size of a file.
     """

@@ -22,9 +22,10 @@ from ledgerlog_spark.model import Code
 ASKED_MAX = 1_000
 """Maximum number of ledgers with the answer "unknown" that are kept for the repair."""
 COMPARED_MAX = 10_000
-"""Maximum number of ledgers with a stored creation. Records of other ledgers are read again."""
+"""Maximum number of ledgers whose comparison is kept. Records of other ledgers are read again."""
 QUESTIONS_MAX = 64
-"""Maximum number of ledgers whose records are read at once. Reads of others get "unknown"."""
+"""Maximum number of ledgers whose records are read at once. Reads of other ledgers get
+"unknown"."""
 
 
 class Denials:
@@ -34,7 +35,7 @@ class Denials:
         self._shared = shared
         self._health = shared.health
         self._states = shared.states
-        self._compared: OrderedDict[int, int] = OrderedDict()  # epoch of the last comparison
+        self._compared: OrderedDict[int, int] = OrderedDict()  # ledger id to epoch of comparison
         self._questions: dict[int, list[Callable[[], None]]] = {}
         self._asked: dict[int, None] = {}
 
@@ -84,7 +85,7 @@ class Denials:
             then(self.code(ledger_id, was_certain=was_certain))
 
     def compare(self, ledger_id: int, then: Callable[[], None]) -> None:
-        """Read the record of a ledger, and use its creation. Call `then`, also after a failure."""
+        """Compare the record of a ledger with the loss. Call `then`, even after a failure."""
         waiting = self._questions.get(ledger_id)
         if waiting is not None:
             waiting.append(then)
@@ -117,7 +118,8 @@ class Denials:
         if state is None:
             newer[ledger_id] = max(newer.pop(ledger_id, 0), epoch)
             if len(newer) > COMPARED_MAX:
-                # The ledger returns to limbo. Before its next denial, its record is read.
+                # The ledger returns to limbo. Before the next denial, the record of the ledger is
+                # read.
                 ledger_id, _ = newer.popitem(last=False)
                 self._compared.pop(ledger_id, None)
         elif epoch > state.cleared_epoch:

@@ -1,9 +1,10 @@
-"""For runs that acknowledge before the sync: stores whether unsynced records may be acknowledged.
+"""Stores in the MANIFEST whether a run may have acknowledged records that are not synced.
 
-Such a run acknowledges a record before the record is synced. If the power fails while the MANIFEST
-lists the run with its own mode, the next start is in doubt. So while all acknowledged records are
-synced, the MANIFEST lists the run as a run in mode `direct`. All records are synced from the start
-of the run to its first add, and after a whole interval of checkpoints without a new record.
+This module is for runs that acknowledge a record before the record is synced. If the power fails
+while the MANIFEST lists the run with its own mode, the next start is in doubt. So while all
+acknowledged records are synced, the MANIFEST lists the run as a run in mode `direct`. All records
+are synced from the start of the run to its first add, and after a whole interval of checkpoints
+without a new record.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RecordedRun:
         self._commits = commits
         self._is_listed = False  # the durable MANIFEST and the next MANIFEST list the run
         self._listing: Future[None] | None = None  # ends when a group may be written
-        self.groups = 0  # groups that are being written; their writer changes this number
+        self.groups = 0  # number of groups that are being written, set by their writer
 
     def note_idle(self) -> None:
         """Stop listing the run, because all written groups were synced some time ago."""
@@ -52,9 +53,9 @@ class RecordedRun:
         """Return whether a group may be written without a sync. Calls end in their order.
 
         The MANIFEST must list the run. A group with adds waits until the MANIFEST lists the run.
-        The result is False if the MANIFEST has no room. If the run is not listed, a group without
-        adds is synced, because a deletion takes effect after its write, and the next MANIFEST
-        contains this effect.
+        The result is False if the disk has no room for the MANIFEST. If the run is not listed, a
+        group without adds is synced, because a deletion takes effect after its write, and the next
+        MANIFEST contains this effect.
         """
         if self._listing is not None:
             await self._listing

@@ -55,8 +55,9 @@ class ScannedFile:
 async def redo(shared: Shared, journal: FileSystem, run: BookieRun) -> int:
     """Write the groups of a run into the entry-log files that the MANIFEST lists as open.
 
-    The groups are synced on return. The result is the largest sequence of which the journal proves
-    that it was acknowledged or complete. All records up to this sequence must be readable now.
+    The groups are synced on return. The result is the largest sequence for which the journal proves
+    that the record was acknowledged or is complete. All records up to this sequence must be
+    readable now.
 
     Raises:
         DamagedDirectoryError: A journal file is missing.
@@ -73,7 +74,7 @@ async def _redo_copies(shared: Shared, scanned: list[ScannedFile]) -> int:
     copies = sorted((copy for file in scanned for copy in file.copies), key=_number)
     if not copies:
         return 0
-    # The last copy has the newest mark: all records before it are synced in entry-log files.
+    # The last copy has the newest mark. All records before this mark are synced in entry-log files.
     needed = [copy for copy in copies if copy.last_sequence >= copies[-1].needed_from]
     # A copy is written only after the previous copy is synced.
     proved = copies[-1].previous_sequence
@@ -84,7 +85,7 @@ async def _redo_copies(shared: Shared, scanned: list[ScannedFile]) -> int:
         start = copy.journal_offset + HEAD_SIZE
         body = await file.handle.read(start, copy.size)
         if len(body) != copy.size or checksum_of((body,)) != copy.checksum:
-            continue  # torn, or damaged: the scan decides whether the file lacks the group
+            continue  # torn or damaged copy: the scan decides whether the file lacks the group
         if await opened.write(copy, body, following):
             shared.counters.boot_redone_groups += 1
         proved = max(proved, copy.last_sequence)
@@ -155,7 +156,7 @@ async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> Non
 async def copies_in(
     window: FileWindow, run_id: bytes, journal_file: int
 ) -> AsyncIterator[GroupCopy]:
-    """Yield the valid heads in a journal file, by offset. Older copies follow the last pass."""
+    """Yield the valid heads in a journal file, by offset; copies of an earlier pass come last."""
     offset = 0
     while offset < window.end:
         data = await window.get(offset, HEAD_SIZE)
@@ -223,8 +224,8 @@ class _Targets:
     ) -> bool:
         """Return whether the next group was written over the end mark of this group.
 
-        Such a mark must not be rewritten, because it would destroy the first record of the next
-        group. The next group may have no usable copy: its copy may be damaged, or may be
+        Such a mark must not be rewritten, because the new mark would destroy the first record of
+        the next group. The next group may have no usable copy: its copy may be damaged, or may be
         overwritten because the group is already synced.
         """
         at = copy.offset + copy.size - ALIGNMENT

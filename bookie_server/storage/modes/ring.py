@@ -48,7 +48,7 @@ class RingFile:
 class JournalPlace:
     """The end of a copy in a journal file."""
 
-    number: int  # of the file in the ring
+    number: int  # number of the file in the ring
     name: str
     offset: int
 
@@ -56,8 +56,8 @@ class JournalPlace:
 class JournalRing:
     """Appends copies of groups to the journal files of a run.
 
-    A file is reused after `release` of all its records. If no file can be reused, an append waits.
-    Appends are written in the order of the calls.
+    A file is reused after `release` was called for all its records. If no file can be reused, an
+    append waits. Appends are written in the order of the calls.
     """
 
     def __init__(

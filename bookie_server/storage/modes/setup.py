@@ -120,7 +120,7 @@ class Journals:
             for name in await files.names():
                 if name.startswith(prefix):
                     await files.remove(name)
-            # Otherwise, a power loss could bring back files that no MANIFEST lists.
+            # Without this sync, a power loss could bring back files that no MANIFEST lists.
             await files.sync_directory()
         except (StorageError, StartupError):
             return False
@@ -135,7 +135,7 @@ class Journals:
 def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]:
     """Return the runs of a directory that may have journal files."""
     if is_moved:
-        return ()  # they belong to the original directory
+        return ()  # the journal files belong to the original directory
     run = manifest.run
     if run is None or not run.journal or any(j.run_id == run.run_id for j in manifest.journals):
         return manifest.journals
@@ -156,9 +156,10 @@ def require_own_directory(shared: Shared) -> None:
         return
     raise MovedDirectoryError(
         f"{shared.files.path} is a copy of {manifest.path}, or was moved from there, and its last "
-        f"run (write mode {run.mode.value}) did not stop cleanly. What this run left elsewhere may "
-        f"belong to the original. Start the bookie in {manifest.path}; if that directory does not "
-        f"exist any more, first move this one there: mv {shared.files.path} {manifest.path}",
+        f"run (write mode {run.mode.value}) did not stop cleanly. The data that this run left "
+        f"elsewhere may belong to the original. Start the bookie in {manifest.path}; if that "
+        f"directory does not exist any more, first move {shared.files.path} there: mv "
+        f"{shared.files.path} {manifest.path}",
         path=shared.files.path,
         moved_from=manifest.path,
     )
@@ -172,7 +173,7 @@ class TakenOver:
         proved_upto: The largest sequence that the last run may have acknowledged, as its journal or
             its surviving number proves. It is 0 after a clean stop, after a run in direct mode, and
             if nothing is proved.
-        loss: Why records of the run may be lost; "" if no record is lost.
+        loss: The reason why records of the run may be lost; "" if no record is lost.
     """
 
     proved_upto: int = 0
@@ -198,7 +199,7 @@ async def take_over(shared: Shared, journals: Journals) -> TakenOver:
         await _sync_open_files(shared)
     except SyncFailedError:
         if number is not None:
-            number.set(HAS_FAILED)  # the sync of the next start would succeed
+            number.set(HAS_FAILED)  # a later sync would succeed despite the loss
         raise
     if number is None:
         return TakenOver(loss=_loss_of(run, "its number in shared memory is missing"))
@@ -327,7 +328,7 @@ async def prepare_mode(
 
 
 async def require_journals(shared: Shared, journals: Journals) -> None:
-    """Lock the journal directories of the last run and the new run that the start needs.
+    """Lock the journal directories that the start needs, of the last run and of the new run.
 
     The directory of the new run must not have files of other bookies.
 

@@ -209,9 +209,9 @@ class ReadAnswers:
     async def entries_held(self, ledger_id: int, count_max: int) -> Spans:
         """Return the first and the last id of each stretch of a ledger's stored entries.
 
-        All these entries are durable, because a replication worker deletes a mark after it has read
-        such lists. The stretches are in ascending order. Raise TooManyRangesError if there are more
-        than `count_max` stretches. Raise StorageError if the ledger may have had more entries.
+        Only durable entries are listed, because a replication worker deletes a mark after it has
+        read such lists. The stretches are in ascending order. Raise TooManyRangesError if there are
+        more than `count_max` stretches. Raise StorageError if the ledger may have had more entries.
         """
         if self._denials.must_compare(ledger_id):
             compared: Future[None] = self._shared.tasks.future()

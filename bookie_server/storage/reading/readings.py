@@ -24,8 +24,8 @@ RECORDS_PER_TURN = 64
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Size that counts as one record: an entry counts as one more record for each full multiple of it,
-because copying and sending 4 MiB takes milliseconds."""
+"""Number of bytes that count as one record. For each such number of bytes, an entry counts as one
+more record, because copying and sending 4 MiB takes milliseconds."""
 
 
 class Readings:
@@ -179,7 +179,7 @@ async def finish(
                     try:
                         data = await need.handle.read(need.offset, need.size)
                     except FreedFileError as error:
-                        need = reading.throw(error)  # the reading finds the entry again
+                        need = reading.throw(error)  # the entry is looked up again
                         continue
                     if wait_in_line is not None:
                         await wait_in_line(len(data))

@@ -200,7 +200,7 @@ class Reader:
         return record
 
     def forget_record(self, file: FinishedFile, offset: int) -> None:
-        """Read the header of a record from its file again when it is needed next."""
+        """Remove the header of a record from the cache, so that the next use reads the file."""
         record = self._records.pop((file.entry.file_id, offset), None)
         if record is not None:
             self._lengths_cached -= len(record.lengths)
@@ -359,7 +359,7 @@ class Reader:
         end = start + found.record.lengths[found.place]
         for at, edge in chunks_of(spans, start, found.record.body_size):
             data = memoryview((yield from self.body_of(found, at, edge)))
-            if len(head) < HEAD_SIZE_BYTES:  # it may be in two chunks
+            if len(head) < HEAD_SIZE_BYTES:  # the head may be in two chunks
                 head += data[max(0, start - at) : start + HEAD_SIZE_BYTES - at]
                 if len(head) == HEAD_SIZE_BYTES:
                     self.check_head(found, head, *ids)
@@ -449,7 +449,8 @@ class Reader:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # Stop above the allowed number, because the lists of all files are also in memory.
+            # The loop ends above the allowed number, because the lists of all files are also in
+            # memory.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._shared.give_way()
@@ -465,7 +466,7 @@ class Reader:
 
 
 def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Run a reading. Repeat it if its file was freed meanwhile, up to `LOOKS_MAX` runs in all."""
+    """Run a reading. Run it again if its file was freed, at most `LOOKS_MAX` times in all."""
     for _ in range(LOOKS_MAX - 1):
         with suppress(FreedFileError):
             return (yield from look())
@@ -473,7 +474,7 @@ def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """Return the number of entries from `found` on that fit, and the rest of the budget."""
+    """Return how many entries from `found` on fit into `budget`, and the rest of the budget."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)

@@ -78,7 +78,8 @@ class Stretch:
 
         The first entry has the index `place` in the record, and `following` consecutive entries
         after it have the next indexes. Each place is a start and an end in the body. The stretch
-        ends before an id that is not larger than the previous id, or has its entry far away.
+        ends before an id that is not larger than the previous id, and before an entry that is too
+        far from the previous entry.
         """
         lengths, first = record.lengths, self.first
         following = min(following, self.following_max)

@@ -73,7 +73,7 @@ class FileCheck:
         self._live = LiveEntries(shared, keeper, pace, older)
 
     async def run(self) -> FileOutcome:
-        """Verify the file. It is not freed before the end of the check."""
+        """Verify the file. The file is not freed before the end of the check."""
         try:
             with Pins() as pins:
                 pins.add(self._file.handle)

@@ -38,7 +38,7 @@ class LiveRecount:
         return file_id in self._keeper.finished and not is_taken and not in_doubt
 
     def _compared(self, file: FinishedFile) -> Iterator[bool]:
-        """For each slice of ledgers, yield whether their numbers are right now.
+        """For each slice of ledgers, yield whether the numbers of these ledgers are correct.
 
         A drop changes a tombstone and the live bytes in the same turn, so each slice is exact.
         """

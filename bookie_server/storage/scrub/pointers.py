@@ -81,7 +81,7 @@ class Pointers:
         return found
 
     def _in_order(self) -> Iterator[Pointer]:
-        """Yield all pointers, and free the memory of each region before its pointers."""
+        """Yield all pointers. Free the memory of a region before its pointers are yielded."""
         for number in sorted(self._regions):
             numbers = self._regions.pop(number)
             yield from sorted(

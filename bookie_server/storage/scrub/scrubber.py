@@ -32,7 +32,7 @@ class Scrubbed:
     files_skipped: int = 0  # files that could not be read in several attempts
     bytes_read: int = 0
     damaged_records: int = 0
-    damaged_entries: int = 0  # live entries in these records
+    damaged_entries: int = 0  # live entries in damaged records
     duration_ms: int = 0
 
 
@@ -68,7 +68,7 @@ class Scrubber:
         """Read the position that the last process kept, unless it was already read."""
         if not self._is_loaded:
             position = await load_position(self._shared.files)
-            if not self._is_loaded:  # two calls may have read it at the same time
+            if not self._is_loaded:  # two calls may have read the file at the same time
                 self.position, self._is_loaded = position, True
 
     async def scrub(self) -> None:
@@ -206,7 +206,7 @@ class Scrubber:
     def _let_repair(
         self, file: FinishedFile, offset: int, ledger_id: int, entry_ids: Sequence[int]
     ) -> None:
-        # Otherwise, a cached header could hide the damage from the add that replaces an entry.
+        # A cached header could hide the damage from the add that replaces an entry.
         self._reader.forget_record(file, offset)
         self.damaged.add(ledger_id, entry_ids)
 

@@ -111,7 +111,7 @@ def test_a_limit_has_one_default() -> None:
         ({"directories": []}, ["directories", "1 to 16 directories"]),
         ({"directories": [f"/{number}" for number in range(17)]}, ["1 to 16 directories"]),
         ({"directories": ["/a", "/b", "/a"]}, ["directory /a is listed twice"]),
-        ({"directories": ["/b/a", "/b"]}, ["directory /b/a is inside of another directory"]),
+        ({"directories": ["/b/a", "/b"]}, ["directory /b/a is inside another directory"]),
         (
             {"directories": ["/a", "/b"], "allow_lost_directory": True},
             ["allow_lost_directory is only for a bookie with one directory"],
