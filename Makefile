@@ -175,7 +175,7 @@ limbo-test: $(STAMP) ## Let bookies of a cluster under load lose records in seve
 heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait until every copy is back, and compare all copies
 	$(BIN)/python -m tests.heal_test --seed $(SEED)
 
-outage-test: $(STAMP) ## During appends of a leader, a stream and ledgers, stop one of three bookies for AWAY seconds, then ZooKeeper; compare all copies
+outage-test: $(STAMP) ## Under the load of a leader, a stream and ledgers, keep one of three bookies down for AWAY seconds, then ZooKeeper; compare all copies
 	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
