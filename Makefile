@@ -63,7 +63,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 setup: $(STAMP) ## Install the virtual environment that all targets use
 
-demo: $(STAMP) ## Write real flights through Spark while a bookie is killed, and read every row back
+demo: $(STAMP) ## Write rows of flights through Spark, kill a bookie during the write, and read all rows back
 	$(BIN)/ledgerlog demo
 
 check: lint types ## Run the short checks of a change: style, types, unit tests, transcripts, architecture
@@ -115,7 +115,7 @@ types: $(STAMP) ## Check the packages and the tests with mypy --strict
 pytest: $(STAMP) ## Run all tests, with fewer schedules than `make sim`
 	LEDGERLOG_SIM_SCHEDULES=200 $(PYTEST) $(PARALLEL)
 
-sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, and LOG_SCHEDULES of logs and of leaders, from SEED
+sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, then LOG_SCHEDULES schedules of logs and of leaders; SEED is the first seed
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)
 	+@$(MAKE) --no-print-directory -j$(CORES) sim-handles sim-log sim-leader sim-service sim-transport
 
@@ -136,7 +136,7 @@ sim-service: $(STAMP)
 sim-transport: $(STAMP)
 	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
-sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose records, for each limit of losses
+sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose records, for each limit of the number of such bookies
 	for limit in one quorum any; do \
 		$(BIN)/python -m tests.sim.loss --limit $$limit --schedules $(LOSS_SCHEDULES) --seed $(SEED) \
 			--workers $(CORES) || exit 1; \
@@ -163,7 +163,7 @@ crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of ra
 corruption-test: $(STAMP) ## Damage each byte of small directories of a bookie, and check all its answers
 	$(BIN)/python -m tests.corruption
 
-disk-errors: $(STAMP) ## Fail each disk operation of a bookie's storage with ENOSPC and EIO, also with a power loss after the failure
+disk-errors: $(STAMP) ## Make each disk operation of a bookie's storage fail with ENOSPC and EIO, also with a power loss after the failure
 	$(BIN)/python -m tests.disk_errors
 
 kill-test: $(STAMP) ## Kill real processes with SIGKILL during appends and compactions, in ROUNDS rounds
@@ -175,7 +175,7 @@ limbo-test: $(STAMP) ## Let bookies of a cluster under load lose records in seve
 heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait until every copy is back, and compare all copies
 	$(BIN)/python -m tests.heal_test --seed $(SEED)
 
-outage-test: $(STAMP) ## Kill one of three bookies for AWAY seconds, then ZooKeeper, under a leader, a stream and ledgers; compare all copies
+outage-test: $(STAMP) ## Under the load of a leader, a stream and ledgers, keep one of three bookies down for AWAY seconds, then ZooKeeper; compare all copies
 	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
 exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
@@ -207,14 +207,14 @@ tpch: $(STAMP) jar $(VENV)/duckdb/bin/python ## Compare the results of the 22 qu
 ack-audit: $(STAMP) ## Trace a bookie, and check that it syncs each add before it answers the add (needs strace)
 	$(BIN)/python -m tests.ack_audit
 
-mutation-score: $(STAMP) ## Count the mutations (plausible mistakes) that the simulators and the tests detect; ONLY=FILE,NAME chooses some
+mutation-score: $(STAMP) ## Count the mutations (plausible mistakes) that the simulators and the tests detect; ONLY=FILE,NAME selects mutations
 	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
 random-search: $(STAMP) ## Count the mutations of the storage that random schedules alone find
 	$(BIN)/python -m tests.mutation.random_search $(if $(ONLY),--only $(ONLY))
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
-matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests in every Python and PySpark that pyproject.toml allows
+matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests with every version of Python and PySpark that pyproject.toml allows
 	$(BIN)/python -m tests.matrix
 
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
@@ -237,7 +237,7 @@ PROTO_TOOLS := grpcio-tools==1.73.1
 
 # mkdocs-material prints a warning about the future of MkDocs, which does not concern this build.
 docs: export NO_MKDOCS_2_WARNING := 1
-docs: $(STAMP) ## Build the documentation in site/; a broken link or anchor fails
+docs: $(STAMP) ## Build the documentation in site/; a broken link or anchor is an error
 	$(BIN)/python -m mkdocs build --strict
 	@echo "open site/index.html"
 
