@@ -39,7 +39,7 @@ PASSWORD_SIZE_BYTES_MAX = 1_024
 """Maximum size of a new ledger's password. The limit is small, because the metadata of each ledger
 contains the password.
 
-Ledgers of other programs may have longer passwords."""
+Ledgers that other programs created may have longer passwords."""
 
 
 PLACE_NAME_LENGTH_MAX = 255

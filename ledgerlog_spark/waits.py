@@ -40,8 +40,8 @@ class Deadline:
     def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
         """Create a deadline whose time begins when the `async with` block is entered.
 
-        None means no deadline. If the error that `late` returns has a `__cause__`, this cause is
-        kept.
+        If `seconds` is None, there is no deadline. If the error that `late` returns has a
+        `__cause__`, this cause is kept.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late

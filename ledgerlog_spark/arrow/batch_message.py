@@ -141,8 +141,9 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Number of buffers of a type, without the buffers of the types inside it. Values of other types do
-not consist of buffers only: some need a dictionary, for example."""
+"""Pairs: the test for a type, and its number of buffers, without the buffers of the types inside
+it. A value of any other type does not consist of buffers only: for example, it may need a
+dictionary."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

@@ -2,8 +2,8 @@
 
 Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
 tasks of a write check the lengths, by Spark's rules. If a text has more than n characters, spaces
-at its end are removed; if it is still longer, this is an error. Texts of a `char(n)` are filled up
-with spaces to n characters.
+at its end are removed; if the text is still too long, the write fails. Texts of a `char(n)` are
+padded with spaces to n characters.
 """
 
 from __future__ import annotations

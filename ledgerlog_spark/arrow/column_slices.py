@@ -23,10 +23,11 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
-"""An entry with fewer columns has no slices, because every reader needs all its columns."""
+"""Minimum number of columns of an entry that has slices. Every reader needs the only column of a
+smaller entry."""
 
 SLICED_SIZE_BYTES_MIN = 256 << 10
-"""The index of a smaller range describes no slices, because one request reads such a range."""
+"""Minimum size of a range whose index describes slices. One request reads a smaller range."""
 
 SLICES_SHARE_MAX = 1 / 64
 """Maximum size of the description of all slices, as a share of the bytes of the range."""
@@ -116,7 +117,7 @@ class RequestedSlices:
         places: Sequence[int],
         counts: Sequence[int],
     ) -> None:
-        """Request the columns at `places` in the schema.
+        """Select the columns at `places` in the schema.
 
         `slices` has the description of the slices of each entry.
 

@@ -36,10 +36,11 @@ PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
 so that it shares its entry with no other piece."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""A piece can share an entry with other pieces if its uncompressed size is at most this number."""
+"""Maximum uncompressed size of a piece that can share an entry with other pieces."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed: compression takes more time than sending the bytes."""
+"""Bodies up to this size are not compressed, because compression takes longer than sending the
+bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
 """Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
@@ -113,7 +114,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` takes seven times as long, and would slow small appends down.
+        # `nbytes` takes seven times as long as this function, and would slow down small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:

@@ -81,12 +81,12 @@ class _Rules:
 def merge(
     log_schema: str, rows_schema: str, *, log: str, add_columns: bool, ignores_case: bool = True
 ) -> str:
-    """The log's schema after a write of rows with `rows_schema`; the same text if nothing changed.
+    """The log's schema after a write of rows with `rows_schema`; `log_schema` itself if it stays.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
     of structs are added at the end. Fields that the log already has keep the log's metadata and
     spelling. If `ignores_case` is True, a name in another case is the name of the same column.
-    Otherwise, it is an error.
+    Otherwise, such a name is an error.
     """
     old = struct_of(log_schema)
     new = struct_of(storable(rows_schema))

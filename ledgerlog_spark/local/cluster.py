@@ -45,7 +45,8 @@ UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 4
-"""One more than the ensemble size, so that new entries get all copies if one bookie is lost."""
+"""Default number of bookies. It is one more than the ensemble size, so that new entries get all
+copies if one bookie is lost."""
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 
@@ -215,7 +216,7 @@ class Cluster:
     def disown(self) -> None:
         """Let an owned cluster continue after this Python process ends.
 
-        The call does nothing for other clusters.
+        If the cluster is not owned, the call does nothing.
         """
         if self._guardian is not None:
             self._guardian.release()

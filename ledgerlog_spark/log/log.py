@@ -184,7 +184,7 @@ class Log:
         Args:
             settings: Settings with the linger and the backlog of appends.
             schema: Encoded schema of the rows to append, which is compared with the log's schema.
-                It is None for records, and for rows of the log's own schema.
+                It is None if records are appended, or rows of the log's own schema.
             properties: Required properties of the log, by option name; if it is None, nothing is
                 required.
 

@@ -223,7 +223,8 @@ class Logs:
         """A sweeper, which deletes everything that no version of any log lists.
 
         Args:
-            memory: Findings of earlier passes, which save requests; None without such findings.
+            memory: Findings of earlier passes, which save requests; if it is None, the pass reads
+                everything.
             clock: The clock of the pass; if it is None, the store's clock is read.
         """
         check_optional("memory", memory, SweepMemory)

@@ -85,7 +85,7 @@ class BookieStorage(Protocol):
         """Report a LAC to the watches. The storage need not store this LAC."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Watch the LAC: each rise calls `on_change`. Return a function that ends the watch."""
+        """Call `on_change` whenever the LAC rises. Return a function that ends the watch."""
 
 
 class InProcessTransport:

@@ -3,7 +3,8 @@
 The file is a JSON object. `record_base64` is the record. An import takes the metadata only from
 this field. `metadata` shows people what the record contains.
 
-An import never opens a ledger again and never moves its end, because readers have relied on both.
+An import never opens a closed ledger again and never moves its end, because readers have relied on
+the end.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ third larger."""
 
 @dataclass(frozen=True, slots=True)
 class ExportedRecord:
-    """The metadata of a ledger, with the place that it came from.
+    """The metadata of a ledger, with the cluster from which it was exported.
 
     Attributes:
         ledger_id: The ledger.
@@ -62,7 +63,7 @@ class ExportedRecord:
         """Decode the content of the file `name`.
 
         Raises:
-            ConfigurationError: The content is not that of an exported record.
+            ConfigurationError: The content is not an exported record.
         """
         if len(data) > SIZE_BYTES_MAX:
             raise _unusable(name, f"it has more than {SIZE_BYTES_MAX:,} bytes")
@@ -96,7 +97,7 @@ def check_import(
         exported: The record to write.
         instance_id: Id of the cluster.
         found: The metadata in the cluster; None if there is none, or if it cannot be decoded.
-        found_version: The version of the record in the cluster; None without a record.
+        found_version: The version of the record in the cluster; None if there is no record.
         replaced_version: The number of the version that the operator allows to replace.
 
     Raises:

@@ -126,7 +126,7 @@ def _check_history(listing: LogListing) -> Iterator[ToolFinding]:
             yield _wrong(
                 log,
                 f"version {after.version} has the offsets {after.start_offset} to "
-                f"{after.end_offset}, which are before those of version {before.version}",
+                f"{after.end_offset}, which are before the offsets of version {before.version}",
                 RESTORE,
             )
 

@@ -17,8 +17,8 @@ from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, AcceptedRange
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000
-"""Maximum number of entries whose copies are read before they are given up. If more entries are
-lost, only the first ones are read."""
+"""Maximum number of lost entries whose copies are read before the entries are given up. If more
+entries are lost, only the copies of the first entries are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
 
     Raises:
         LedgerNotFoundError: The ledger does not exist.
-        LedgerError: Nothing is reported. Or a bookie may still have an entry, and `is_forced` is
-            false.
+        LedgerError: Auto-recovery has reported no unreadable entry. Or a bookie may still have an
+            entry, and `is_forced` is false.
     """
     await stores.ledgers.sync()
     metadata = (await stores.ledgers.load(ledger_id)).value

@@ -53,7 +53,7 @@ async def probe_bookie(
 
     Raises:
         BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
-            Not retriable if no bookie of the cluster ever had this id.
+            The error is not retriable if no bookie of the cluster ever had this id.
         LedgerLogError: The errors of appends and reads.
     """
     services = client.services

@@ -53,7 +53,8 @@ RELEASE_SECONDS_MAX = 30.0
 has ended, and the lease has ended with it."""
 
 RETENTION_STEPS_MAX = 100
-"""Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
+"""Maximum number of retention steps in a pass over a log. One step deletes about 8,000 ranges. The
+next pass continues."""
 
 
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
@@ -135,7 +136,7 @@ class Upkeep:
             if names is None:
                 log_ids = await self._logs.store.ids()
                 self._memory.forget_all_but(log_ids)
-                # This needs only ids, because the names are in the heads.
+                # Only the ids are needed, because the names are in the heads.
                 found = [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
             else:
                 found = [await self._logs.open(name) for name in names]
@@ -283,7 +284,7 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
+    """Begin a pass over a log if one is due, and return whether it was begun, without a wait.
 
     The process that commits the batches of a stream calls this function. `client` must stay open
     until the process ends. `version` is the version that the commit made; None if it made no

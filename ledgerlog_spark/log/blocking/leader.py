@@ -59,8 +59,9 @@ class BlockingLeader(BlockingAppends[Leader]):
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. A call in a callback of an append cannot wait, so it also fails if the
-                unsent appends reach 16 times the settings' backlog. Nothing was appended.
+                this leader. A call in a callback of an append cannot wait, so such a call also
+                fails if the unsent appends reach 16 times the settings' backlog. Nothing was
+                appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))

@@ -82,10 +82,10 @@ class BlockingLogs(Blocking[Logs]):
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Return metadata of ledgers, at most 60 s old, for `remember` in another process.
+        """Return ledger metadata that was read at most 60 s ago, for `remember` in another process.
 
         The result omits ledgers that no longer exist. If all the metadata exceeds 16 MiB, the
-        result contains only the first ledgers.
+        result contains only the metadata of the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.

@@ -149,8 +149,9 @@ class Leader:
 
         Raises:
             LeaderDeposedError: Another client became the leader during this call; definite.
-            LeaderTimeoutError: The call took longer; retriable. If the list may contain the new
-                ledger, this client may be the leader, and the error is not definite.
+            LeaderTimeoutError: The call took longer than this limit; retriable. If the list may
+                contain the new ledger, this client may be the leader, and the error is not
+                definite.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
             ConcurrentCommitError: Other leaders took over again and again; retriable.
@@ -256,9 +257,9 @@ class Leader:
         `append`.
 
         Raises:
-            LeaderTimeoutError: The roll took longer, and continues in the background; retriable.
-                The error names the unfinished step, and the cause if the step failed. The leader
-                still accepts appends.
+            LeaderTimeoutError: The roll took longer than this limit, and continues in the
+                background; retriable. The error names the unfinished step, and the cause if the
+                step failed. The leader still accepts appends.
         """
         await self.flush()
         left = self._ledger_id

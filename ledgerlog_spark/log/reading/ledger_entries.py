@@ -116,7 +116,7 @@ class RecordCursor(EntryCursor[Record]):
             repeat(self._log_id),
             strict=False,  # `repeat` has no end
         )
-        # `tuple.__new__` costs half as much as calling the class `Record`.
+        # `tuple.__new__` takes half as long as a call of the class `Record`.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records

@@ -33,7 +33,7 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Maximum bytes of new entries in a notification. These entries need no read request."""
+"""Maximum size of the new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
 """A number above all version numbers. A read with this version returns no history."""
