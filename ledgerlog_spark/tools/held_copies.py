@@ -1,4 +1,4 @@
-"""Finds entries of a ledger that have too few copies, from the lists of its bookies. Pure: no I/O.
+"""Finds entries with too few copies in a ledger, from the lists of its bookies. Pure: no I/O.
 
 A bookie lists ranges of the entries that it has. A range is a pair: the first and the last entry,
 both inclusive. The ranges are ascending, and do not touch each other. A bookie that does not

@@ -138,8 +138,7 @@ class MemoryTree:
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads return the present or a newer state, even after the session is
-        replaced."""
+        """Make later reads return the present or a newer state, even after a change of session."""
         checked_path(path)
         await self._view()
         self._catch_up()
