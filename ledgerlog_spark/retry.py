@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Maximum number of attempts of an operation whose repetition only the caller limits."""
+"""Maximum number of attempts if only the caller limits how often an operation is repeated."""
 
 _DOUBLINGS_MAX: Final = 30
 

@@ -116,8 +116,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. If its pipe were closed, the guardian would stop the
-            # cluster.
+            # Keep an existing guardian. If the pipe to this guardian were closed, the guardian
+            # would stop the cluster.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -232,7 +232,7 @@ class Cluster:
         return list(self.members.by_id.values())
 
     def refresh(self) -> None:
-        """Read the changes of other programs, and reap child processes that have ended."""
+        """Read the changes that other programs made, and reap child processes that have ended."""
         loaded = Members.load(self.directory)
         if loaded.by_id or not self._children:  # the file may have been deleted in between
             self.members = loaded

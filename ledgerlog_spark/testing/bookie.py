@@ -65,7 +65,7 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
-        """Store entries that were sent in one add each. Return False if nothing was done."""
+        """Store entries that were sent in separate adds. Return False if nothing was done."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
             return False

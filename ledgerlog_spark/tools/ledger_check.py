@@ -206,7 +206,7 @@ class LedgerCheck:
         if rest:
             lost = sum(each.is_lost(metadata.quorum) for each in rest)
             severity = Severity.WRONG if lost else Severity.WARNING
-            what = f"{len(rest):,} further ranges of entries lack copies, {lost:,} of them are lost"
+            what = f"{len(rest):,} further ranges of entries lack copies; {lost:,} ranges are lost"
             findings.append(ToolFinding(severity, what, ledger_id=ledger_id))
         return findings
 

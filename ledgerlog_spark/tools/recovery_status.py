@@ -119,14 +119,15 @@ class LedgerStatus:
         if self.unreadable:
             entries = sum(e.last_entry_id - e.first_entry_id + 1 for e in self.unreadable)
             found.append(
-                f"{entries:,} of its entries were readable nowhere: start the bookies that had "
-                f"them, or run `ledgerlog ledgers accept-loss {self.ledger_id}`"
+                f"{entries:,} of its entries could not be read from any bookie: start the bookies "
+                f"that had them, or run `ledgerlog ledgers accept-loss {self.ledger_id}`"
             )
         if not self.is_queued:
             if not found:
                 found.append(
                     "no queue has the ledger. If it lacks copies, `ledgerlog autorecovery audit` "
-                    f"requests an audit, and `ledgerlog ledgers check {self.ledger_id}` shows them"
+                    f"requests an audit, and `ledgerlog ledgers check {self.ledger_id}` shows "
+                    "the missing copies"
                 )
             return found
         if not self.is_enabled:
@@ -146,7 +147,7 @@ class LedgerStatus:
             )
         if not self.workers_count and self.lock_holder is None:
             found.append("no worker of ledgerlog runs: start one with `ledgerlog autorecovery run`")
-        return found or ["it waits in the queue for a free worker"]
+        return found or ["the ledger waits in the queue for a free worker"]
 
 
 async def recovery_status(stores: MetadataStores) -> RecoveryStatus:

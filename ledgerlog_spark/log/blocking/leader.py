@@ -55,7 +55,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
-        The call blocks only while the unsent appends reach the settings' backlog.
+        The call blocks only while the settings' backlog is full.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
@@ -86,7 +86,7 @@ class BlockingLeader(BlockingAppends[Leader]):
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
         The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
-        blocks only while the unsent appends reach the settings' backlog.
+        blocks only while the settings' backlog is full.
 
         Raises:
             LocalProtocolError: There are no rows, a row is too large, or the call fails for a

@@ -36,7 +36,7 @@ RANGE_NUMBERS = 3
 
 
 def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
-    """Return a function that any thread may call. It calls `cancel` on the client's event loop."""
+    """Return a function for any thread. This function calls `cancel` on the client's event loop."""
 
     async def cancelled(_: object) -> None:
         cancel()

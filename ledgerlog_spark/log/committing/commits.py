@@ -43,9 +43,9 @@ class KnownLogs:
     """State that commits leave for later commits of the same producers in the same process.
 
     With this state, a commit need not read the head and the producer record again. Instead, the
-    transaction compares the versions of both nodes. The keys are log id and app. The state of at
-    most 64 producers is kept. The state of the producer with the oldest last commit is dropped
-    first.
+    transaction compares the versions of both nodes. The log id and the app identify a state. The
+    state of at most 64 producers is kept. The state of the producer with the oldest last commit is
+    dropped first.
     """
 
     # This state is used as LOGS.md#K11 describes.

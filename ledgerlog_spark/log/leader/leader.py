@@ -180,9 +180,10 @@ class Leader:
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
                 definite.
-            LeaderDeposedError: Another leader took over. Definite if the record was never sent;
-                `end_offset` is the end of the safe records.
-            LogNotFoundError: The log was deleted. Definite if the record was never sent.
+            LeaderDeposedError: Another leader took over. The error is definite if the record was
+                never sent; `end_offset` is the end of the safe records.
+            LogNotFoundError: The log was deleted. The error is definite if the record was never
+                sent.
             LedgerLogError: The log can no longer be written. The error contains the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
@@ -252,9 +253,9 @@ class Leader:
     async def roll(self) -> None:
         """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
 
-        Does nothing if the ledger in use is empty. The close and the change of the list take at
-        most `close_timeout_ms` of the settings, 30 s by default. The call also raises the errors of
-        `append`.
+        The call does nothing if the ledger in use is empty. The close and the change of the list
+        take at most `close_timeout_ms` of the settings, 30 s by default. The call also raises the
+        errors of `append`.
 
         Raises:
             LeaderTimeoutError: The roll took longer than this limit, and continues in the

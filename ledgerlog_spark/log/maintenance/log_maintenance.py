@@ -431,7 +431,7 @@ class LogMaintenance:
         found = {(await self._host.ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:
             raise UnauthorizedError(
-                f"the version has rows of {len(found)} passwords, but all rows of log "
+                f"the rows of the version have {len(found)} passwords, but all rows of log "
                 f"{self._host.name!r} must have one password; nothing was changed",
                 log=self._host.name,
             )
