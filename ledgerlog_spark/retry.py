@@ -35,7 +35,7 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after `failures` failures, which must be at least 1.
+        """The delay after `failures` failures. `failures` must be at least 1.
 
         The limits of attempts and of time are ignored.
         """

@@ -94,8 +94,8 @@ def decode_schema(data: bytes | memoryview) -> pa.Schema:
 class BatchEncoder:
     """Encodes record batches of one schema as entries.
 
-    The encoder reuses one buffer. Otherwise, the first writes to the memory of a new buffer take
-    longer than the encoding (measured for 3 MB without compression: 7.8 ms instead of 5.5 ms).
+    The encoder reuses one buffer. With a new buffer for each entry, the first writes to its memory
+    would take extra time (measured for 3 MB without compression: 7.8 ms instead of 5.5 ms).
     """
 
     def __init__(self, schema: pa.Schema, compression: str = "zstd") -> None:

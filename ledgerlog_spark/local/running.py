@@ -58,5 +58,5 @@ def _cluster_directory(words: list[str]) -> Path | None:
 def _holds_a_cluster(directory: Path) -> bool:
     try:
         return (directory / FILE_NAME).exists()
-    except OSError:  # a directory of another user
+    except OSError:  # the directory belongs to another user
         return False

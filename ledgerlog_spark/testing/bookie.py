@@ -94,7 +94,7 @@ class MemoryStorage:
     def read_together(
         self, request: Any, on_some: Callable[[Code, Sequence[int], Sequence[bytes]], None]
     ) -> int:
-        """Read entries that were requested one by one; return the number of these entries."""
+        """Read entries that were requested one by one, and return the number of these entries."""
         ledger = self.ledgers.get(request.ledger_id)
         for entry_id in request.entry_ids:
             if ledger is None:

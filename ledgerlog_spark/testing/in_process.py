@@ -91,7 +91,8 @@ class BookieStorage(Protocol):
 class InProcessTransport:
     """A `BookieTransport` to bookies of this process.
 
-    If a bookie is not in the mapping at the time of a request, the answer is `Code.UNAVAILABLE`.
+    If a bookie is not in the mapping `bookies` when a request is made, the answer is
+    `Code.UNAVAILABLE`.
     """
 
     def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
@@ -257,7 +258,7 @@ class _PendingLac(Pending):
         self._on_reply = on_reply
 
     def fail(self, code: Code) -> None:
-        """Answer with a code and no result, unless the request was already answered."""
+        """Answer with a code but without a result, unless the request was already answered."""
         self.finish(code, NO_ENTRY)
 
     def finish(self, code: Code, lac: int) -> None:
@@ -268,7 +269,7 @@ class _PendingLac(Pending):
 
 
 class _Watch:
-    """A watch of a ledger's LAC, which reports each rise later, in a callback of the event loop."""
+    """A watch of a ledger's LAC. It reports each rise later, in a callback of the event loop."""
 
     def __init__(
         self,

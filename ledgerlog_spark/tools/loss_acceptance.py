@@ -1,7 +1,7 @@
 """Accepts the loss of entries of a ledger, so that auto-recovery does not look for them any more.
 
-Only entries that auto-recovery has reported as unreadable can be given up. Before that, all copies
-are read once more.
+Only entries that auto-recovery has reported as unreadable can be given up. Before they are given
+up, all their copies are read once more.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
         answers = ", ".join(f"{name}: {code}" for name, code in first.answers) or "no answer"
         raise LedgerError(
             f"entries {first.first_entry_id} to {first.last_entry_id} of ledger {ledger_id} may "
-            f"still exist, because not all bookies deny that they have them ({answers}); nothing "
+            f"still exist, because not all bookies deny these entries ({answers}); nothing "
             "was given up. Start these bookies, or pass --force if they are gone for ever",
             ledger_id=ledger_id,
             retriable=True,

@@ -75,7 +75,7 @@ class Kept:
 
     log: str  # name of the log, or the id of a deleted log
     truncated: Truncated | None = None  # result of retention
-    merged: Merged | None = None  # also None if the pass does not merge
+    merged: Merged | None = None  # also None if the pass has no merge policy
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 
@@ -92,7 +92,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether something was deleted or merged, or a due ledger could not be deleted."""
+        """Whether anything was deleted or merged, or whether a due ledger could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())

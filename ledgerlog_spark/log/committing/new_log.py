@@ -63,7 +63,7 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
 
 
 def is_unchanged(head: LogHead) -> bool:
-    """Whether a log has no commit, and its head was not changed since the log was created.
+    """Whether a log has no commit, and its head has not changed since the log was created.
 
     Version 0 stores the token of the creation, and each later change gives the head another token.
     """

@@ -164,7 +164,7 @@ class Leader:
         try:
             while self._head is None and self._error is None:
                 await self._next_change()
-        except BaseException:  # the caller does not get the leader
+        except BaseException:  # the caller gets no leader, so end it here
             self.abandon()
             raise
         if self._error is not None:

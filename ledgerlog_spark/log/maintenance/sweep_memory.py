@@ -99,7 +99,7 @@ class SweepMemory:
 
 
 class PassClock:
-    """A clock for one pass, which reads the store's clock only once, with one write.
+    """A clock for one pass. It reads the store's clock only once, by one write.
 
     The clock does not advance during the pass. So a pass may delete something later than possible,
     but never too early.

@@ -23,7 +23,7 @@ from ledgerlog_spark.waits import forever, within
 
 
 class EndWatch:
-    """A watch of one log's end, which lasts until `cancel` or until the client is closed."""
+    """A watch of one log's end. It lasts until `cancel` or until the client is closed."""
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
         """Begin to watch. `on_change` is called on the running event loop."""

@@ -60,7 +60,7 @@ class EntryCursor(ABC, Generic[T]):
     async def taken(
         self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
     ) -> AsyncGenerator[list[T], None]:
-        """The results of `take` for these entries, without empty results, until `is_done`."""
+        """The non-empty results of `take` for these entries, until `is_done` is true."""
         async with contextlib.aclosing(entries):
             async for batch in entries:
                 for entry in batch:

@@ -1,8 +1,8 @@
 """Reads the records or rows of a leader log: up to an end, or as a tail.
 
 A closed ledger is read up to its end in the list. An open ledger is read up to its last add
-confirmed, and a tail follows it until it is closed. The next ledger is read only after that, so
-that the records are in order and without a gap (LOGS.md#J13).
+confirmed, and a tail follows it until it is closed. The next ledger is read only after the end of
+this ledger, so that the records are in order and without a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
