@@ -3,7 +3,7 @@
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
 pyarrow decodes such a message, but does not return the places of its parts. All numbers are
-little-endian. Each place is checked, so bytes that are not a record batch are an error.
+little-endian. Each place is checked, so bytes that are not a record batch cause an error.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class _Rules:
 def merge(
     log_schema: str, rows_schema: str, *, log: str, add_columns: bool, ignores_case: bool = True
 ) -> str:
-    """The log's schema after a write of rows with `rows_schema`; `log_schema` itself if it stays.
+    """The log's schema after a write of rows with `rows_schema`; `log_schema` if nothing changes.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
     of structs are added at the end. Fields that the log already has keep the log's metadata and

@@ -257,7 +257,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of `name`, or else of the first name that differs only in case; otherwise None."""
+    """The index of `name`, or of the first name that differs only in case; None if none matches."""
     if name in names:
         return names.index(name)
     lower = name.lower()

@@ -40,7 +40,7 @@ class CopiesReport:
 
     Attributes:
         entries: Number of entries.
-        by_bookie: For each bookie, the number of its copies by outcome.
+        by_bookie: For each bookie, the number of its copies with each outcome.
         fewest: The smallest number of intact copies of an entry; None if there is no entry.
         differing: Number of entries whose intact copies differ.
         findings: The first findings, in plain words.

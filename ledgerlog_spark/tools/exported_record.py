@@ -98,7 +98,7 @@ def check_import(
         instance_id: Id of the cluster.
         found: The metadata in the cluster; None if there is none, or if it cannot be decoded.
         found_version: The version of the record in the cluster; None if there is no record.
-        replaced_version: The number of the version that the operator allows to replace.
+        replaced_version: The number of the version that the operator allows the import to replace.
 
     Raises:
         ConfigurationError: The record is of another cluster, or the version is missing or wrong.

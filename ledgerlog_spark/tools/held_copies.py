@@ -142,7 +142,7 @@ def _short_between(
 
 
 def _is_alike(before: ShortRange, after: ShortRange, gap_max: int) -> bool:
-    """Whether two ranges are neighbours and lack the same bookies, so that they are shown as one.
+    """Whether two neighbouring ranges are missing on the same bookies, and so are shown as one.
 
     In a striped ledger, a bookie does not store the entries between two of its entries.
     """

@@ -62,7 +62,7 @@ class Owners:
     """The owners of all ledgers, from their metadata.
 
     Attributes:
-        by_log: Ids of the ledgers of each log, by the id of the log.
+        by_log: For each log id, the ids of the log's ledgers.
         unreadable: Number of ledgers whose metadata cannot be decoded.
     """
 

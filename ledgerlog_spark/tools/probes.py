@@ -162,7 +162,7 @@ async def _compare(client: LedgerClient, ledger_id: int, payloads: list[bytes]) 
         await reader.aclose()
     if found != payloads:
         raise RemoteProtocolError(
-            f"ledger {ledger_id} returned other entries than were written: report this, with the "
-            "logs of its bookies",
+            f"ledger {ledger_id} returned other entries than the probe wrote: report this, with "
+            "the logs of its bookies",
             ledger_id=ledger_id,
         )

@@ -1,7 +1,7 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
 One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only saves
-work: every step is safe, even while other processes run the same step or other steps. The next pass
+work. Every step is safe, even while other processes run the same step or other steps. The next pass
 finishes the work of a process that died.
 """
 

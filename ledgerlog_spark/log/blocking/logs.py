@@ -255,7 +255,7 @@ def _checked_slices(
 def _check_range(found: object) -> None:
     if not isinstance(found, Sequence) or len(found) != RANGE_NUMBERS:
         raise LocalProtocolError(
-            f"each of ranges must have a ledger id, a first and a last entry id, got {found!r}",
+            f"each range must have a ledger id, a first and a last entry id, got {found!r}",
             argument="ranges",
         )
 

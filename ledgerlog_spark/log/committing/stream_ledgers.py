@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Key(NamedTuple):
-    """The properties that two batches must have in common to use one ledger."""
+    """The properties that must be equal in two batches that use one ledger."""
 
     log_id: str
     app: str
