@@ -259,7 +259,7 @@ class Position:
     entry_id: int = field(default=NO_ENTRY, compare=False)
 
     def __lt__(self, other: object) -> bool:
-        """Whether this position is before `other`. Both must be in the same log."""
+        """Whether this position is before `other`. Both positions must be in the same log."""
         if not isinstance(other, Position) or other.log_id != self.log_id:
             return NotImplemented
         return self.offset < other.offset

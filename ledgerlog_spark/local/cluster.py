@@ -100,7 +100,7 @@ class Cluster:
                 for a new cluster. Bookies of an earlier start are never removed.
             upkeep: Whether to also start the process that merges, sweeps and applies retention.
             owned: Whether to stop the cluster when this Python process ends for any reason before
-                `disown`. Ignored if the cluster already runs.
+                `disown`. This argument is ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:

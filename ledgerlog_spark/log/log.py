@@ -71,7 +71,8 @@ class Log:
         log_id: The log's id; a later log of the same name has another id.
         host: Runs the machines of this log. Other APIs of the log use this object.
         commits: The log's jobs and commits. Other APIs of the log use this object.
-        schema_commits: The log's commits of columns. Other APIs of the log use this object.
+        schema_commits: The log's commits that change columns. Other APIs of the log use this
+            object.
         maintenance: The log's changes that are not commits. Other APIs of the log use this object.
     """
 

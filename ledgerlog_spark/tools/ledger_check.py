@@ -92,7 +92,8 @@ class LedgerCheck:
     ) -> None:
         """Create a check. If `lister` is None, only metadata is checked.
 
-        `given_up` returns the entries that an operator gave up. Bookies need not have them.
+        `given_up` returns the entries that an operator gave up. Bookies need not have these
+        entries.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.

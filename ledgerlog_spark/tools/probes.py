@@ -32,8 +32,8 @@ class Probe:
     """The result of a probe that succeeded.
 
     Attributes:
-        ledger_id: The ledger, which is deleted.
-        bookies: Its ensemble at the end.
+        ledger_id: The ledger, which the probe has deleted.
+        bookies: The ensemble of the ledger at the end of the probe.
         entries: Number of entries.
         append_s: Total time of all appends, in seconds.
         read_s: Total time of all reads, in seconds.

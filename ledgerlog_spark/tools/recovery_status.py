@@ -170,7 +170,7 @@ async def recovery_status(stores: MetadataStores) -> RecoveryStatus:
 
 
 async def ledger_status(stores: MetadataStores, ledger_id: int) -> LedgerStatus:
-    """Read why a ledger is not healed."""
+    """Read the reasons why a ledger is not healed."""
     await stores.ledgers.sync()
     try:
         metadata = (await stores.ledgers.load(ledger_id)).value

@@ -1,4 +1,4 @@
-"""Upkeep as a separate process, until SIGTERM: `ledgerlog upkeep run`.
+"""Upkeep as a separate process, which runs until SIGTERM: `ledgerlog upkeep run`.
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, a changed log, a log that could not be maintained, a failed pass, and an

@@ -109,7 +109,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """If `policy` is None, nothing is merged. `memory` is the result of earlier passes."""
+        """If `policy` is None, nothing is merged. `memory` has the findings of earlier passes."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy

@@ -337,7 +337,7 @@ class LogCommits:
             UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: The outcome is unknown.
         """
-        # This is the switch of LOGS.md#U13.
+        # This method performs the switch of LOGS.md#U13.
         check_type("job", job, Job)
         check_type("staged", staged, StagedRange)
         check_iterable("replaced", replaced)

@@ -154,7 +154,7 @@ class Leader:
                 definite.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other leaders took over again and again; retriable.
+            ConcurrentCommitError: Other leaders took over repeatedly; retriable.
             LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
             NotEnoughBookiesError: There are too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
