@@ -150,7 +150,7 @@ def _checked_varchar(array: pa.Array, *, length: int, column: str) -> pa.Array:
     if pc.any(pc.not_equal(_trimmed(pc.utf8_slice_codeunits(array, length)), "")).as_py():
         raise SchemaMismatchError(
             f"column {column!r} has at most {length} characters, but a row has a text of "
-            f"{longest}. Shorten the text before writing.",
+            f"{longest} characters. Shorten the text before writing.",
             column=column,
             expected=f"at most {length} characters",
             got=f"{longest} characters",

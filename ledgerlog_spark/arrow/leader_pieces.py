@@ -2,7 +2,7 @@
 
 A leader log of rows has one schema, which is nullable at every level and has no dictionaries, so
 that Spark can read it. Appended rows are converted to the schema and cut into pieces. A large piece
-becomes the body of an entry. Small pieces are joined to one body when they are sent.
+becomes the body of an entry. Small pieces are joined into one body when they are sent.
 """
 
 from __future__ import annotations
@@ -72,7 +72,10 @@ def leader_schema(schema: object) -> bytes:
 
 
 class RowSplitter(threading.local):
-    """Cuts rows of a log into pieces, and joins pieces to bodies. Each thread has its own state."""
+    """Cuts a log's rows into pieces, and joins pieces into bodies.
+
+    Each thread has its own state.
+    """
 
     def __init__(self, log: str, schema: bytes) -> None:
         super().__init__()

@@ -36,7 +36,8 @@ class ExportedRecord:
     Attributes:
         ledger_id: The ledger.
         instance_id: Id of the cluster.
-        version: Number of writes of the record before the export. An import does not need it.
+        version: Number of writes of the record before the export. An import does not need this
+            number.
         metadata: The metadata.
     """
 
