@@ -39,12 +39,12 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 
 def client_on(stores: MetadataStores, transport: BookieTransport) -> LedgerClient:
-    """Return a client of ledgers that uses open stores and a transport, and closes neither."""
+    """Return a client of ledgers. It never closes the given stores and transport."""
     return LedgerClient(services_on(stores, transport))
 
 
 def log_client_on(stores: MetadataStores, transport: BookieTransport) -> LogClient:
-    """Return a client of logs that uses open stores and a transport, and closes neither."""
+    """Return a client of logs. It never closes the given stores and transport."""
     return LogClient(services_on(stores, transport))
 
 

@@ -175,7 +175,7 @@ class DigestMismatchError(EntryError):
 
 
 class QuorumError(LedgerLogError):
-    """An operation failed because too few bookies were available or answered."""
+    """An operation failed because too few bookies were available, or because too few answered."""
 
 
 class NotEnoughBookiesError(QuorumError):

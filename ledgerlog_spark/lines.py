@@ -26,8 +26,8 @@ class LogLines(io.TextIOBase):
 
     A pipe that is not read, a terminal that is stopped and a slow disk block only the thread of
     this object. At most `WAITING_BYTES_MAX` bytes of lines wait for the thread. Further lines are
-    dropped. Before it writes the next line, the thread writes a line with the number of dropped
-    lines. A line is also dropped if the pipe has no reader or the disk is full.
+    dropped. After dropped lines, the thread first writes a line with their number. A line is also
+    dropped if the pipe has no reader or the disk is full.
 
     Args:
         descriptor: The file descriptor that lines are written to, blocking or non-blocking.

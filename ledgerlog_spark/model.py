@@ -39,7 +39,7 @@ PASSWORD_SIZE_BYTES_MAX = 1_024
 """Maximum size of a new ledger's password. The limit is small, because the metadata of each ledger
 contains the password.
 
-Ledgers of other programs may have longer passwords."""
+Ledgers that other programs created may have longer passwords."""
 
 
 PLACE_NAME_LENGTH_MAX = 255
@@ -259,7 +259,7 @@ class Position:
     entry_id: int = field(default=NO_ENTRY, compare=False)
 
     def __lt__(self, other: object) -> bool:
-        """Whether this position is before `other`. Both must be in the same log."""
+        """Whether this position is before `other`. Both positions must be in the same log."""
         if not isinstance(other, Position) or other.log_id != self.log_id:
             return NotImplemented
         return self.offset < other.offset

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Maximum number of attempts if only the caller limits the repetition of an operation."""
+"""Maximum number of attempts if only the caller limits how often an operation is repeated."""
 
 _DOUBLINGS_MAX: Final = 30
 
@@ -35,7 +35,7 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after `failures` failures, which must be at least 1.
+        """The delay after `failures` failures. `failures` must be at least 1.
 
         The limits of attempts and of time are ignored.
         """

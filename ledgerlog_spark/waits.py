@@ -2,9 +2,9 @@
 
 If a wait never ends, the program hangs, and no error shows where. So the code of hosts never awaits
 a future, an event or a queue directly. Instead, this code uses `within` or `Deadline` with a
-deadline, or `forever` with the reason why the wait ends. `Deadline` does not mistake a
-`TimeoutError` of another source, such as a socket, for its own deadline.
-tests/architecture/test_waits.py finds violations.
+deadline, or `forever` with the reason why the wait ends. `Deadline` does not treat a `TimeoutError`
+of another source, such as a socket, as its own deadline. tests/architecture/test_waits.py finds
+violations.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class Deadline:
     def __init__(self, seconds: float | None, late: Callable[[], Exception]) -> None:
         """Create a deadline whose time begins when the `async with` block is entered.
 
-        None means no deadline. If the error that `late` returns has a `__cause__`, this cause is
-        kept.
+        If `seconds` is None, there is no deadline. If the error that `late` returns has a
+        `__cause__`, this cause is kept.
         """
         self._limit = asyncio.timeout(seconds)
         self._late = late

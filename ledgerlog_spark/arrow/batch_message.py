@@ -3,7 +3,7 @@
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
 pyarrow decodes such a message, but does not return the places of its parts. All numbers are
-little-endian. Each place is checked, so bytes that are not a record batch are an error.
+little-endian. Each place is checked, so bytes that are not a record batch cause an error.
 """
 
 from __future__ import annotations
@@ -141,8 +141,9 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Number of buffers of a type, without the buffers of the types inside it. Values of other types do
-not consist of buffers only: some need a dictionary, for example."""
+"""Pairs: the test for a type, and its number of buffers, without the buffers of the types inside
+it. A value of any other type does not consist of buffers only: for example, it may need a
+dictionary."""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

@@ -2,8 +2,8 @@
 
 Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
 tasks of a write check the lengths, by Spark's rules. If a text has more than n characters, spaces
-at its end are removed; if it is still longer, this is an error. Texts of a `char(n)` are filled up
-with spaces to n characters.
+at its end are removed; if the text is still too long, the write fails. Texts of a `char(n)` are
+padded with spaces to n characters.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def _checked_varchar(array: pa.Array, *, length: int, column: str) -> pa.Array:
     if pc.any(pc.not_equal(_trimmed(pc.utf8_slice_codeunits(array, length)), "")).as_py():
         raise SchemaMismatchError(
             f"column {column!r} has at most {length} characters, but a row has a text of "
-            f"{longest}. Shorten the text before writing.",
+            f"{longest} characters. Shorten the text before writing.",
             column=column,
             expected=f"at most {length} characters",
             got=f"{longest} characters",

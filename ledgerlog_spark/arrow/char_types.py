@@ -12,7 +12,8 @@ from typing import Any
 from ledgerlog_spark.errors import SchemaMismatchError
 
 TYPE_KEY = "__CHAR_VARCHAR_TYPE_STRING"
-"""Spark's key of the type of a column, if the type contains a `char` or a `varchar`."""
+"""Spark's key in the metadata of a column. Its value is the column's type, if the type contains a
+`char` or a `varchar`."""
 
 TEXT_TYPE = re.compile(r"(char|varchar)\((\d+)\)")
 _NAME = re.compile(r"\w+")

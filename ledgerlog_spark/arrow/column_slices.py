@@ -23,10 +23,11 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
-"""An entry with fewer columns has no slices, because every reader needs all its columns."""
+"""Minimum number of columns of an entry that has slices. A reader of an entry with one column needs
+the whole entry."""
 
 SLICED_SIZE_BYTES_MIN = 256 << 10
-"""The index of a smaller range describes no slices, because one request reads such a range."""
+"""Minimum size of a range whose index describes slices. A smaller range is read in one request."""
 
 SLICES_SHARE_MAX = 1 / 64
 """Maximum size of the description of all slices, as a share of the bytes of the range."""
@@ -48,7 +49,7 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     try:
         parts = find_parts(payload)
     except WireFormatError:
-        return b""  # unknown form of the message, so readers read the whole entry
+        return b""  # the message has an unknown form, so readers read the whole entry
     if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
         return b""
     firsts = accumulate(counts[:-1], initial=0)
@@ -116,7 +117,7 @@ class RequestedSlices:
         places: Sequence[int],
         counts: Sequence[int],
     ) -> None:
-        """Request the columns at `places` in the schema.
+        """Select the columns at `places` in the schema.
 
         `slices` has the description of the slices of each entry.
 

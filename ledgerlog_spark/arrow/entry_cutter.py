@@ -138,7 +138,7 @@ class EncodedEntry(NamedTuple):
 
 
 class EntrySplitter:
-    """Encodes the batches of one task as the entries of one range, which an `EntryCutter` cuts."""
+    """Encodes the batches of one task as the entries of one range. An `EntryCutter` cuts them."""
 
     def __init__(
         self,

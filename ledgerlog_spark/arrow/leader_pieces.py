@@ -2,7 +2,7 @@
 
 A leader log of rows has one schema, which is nullable at every level and has no dictionaries, so
 that Spark can read it. Appended rows are converted to the schema and cut into pieces. A large piece
-becomes the body of an entry. Small pieces are joined to one body when they are sent.
+becomes the body of an entry. Small pieces are joined into one body when they are sent.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
 so that it shares its entry with no other piece."""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
-"""A piece can share an entry with other pieces if its uncompressed size is at most this number."""
+"""Maximum uncompressed size of a piece that can share an entry with other pieces."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed: compression takes more time than sending the bytes."""
+"""Bodies up to this size are not compressed, because compression takes longer than sending the
+bytes."""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
 """Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
@@ -71,7 +72,10 @@ def leader_schema(schema: object) -> bytes:
 
 
 class RowSplitter(threading.local):
-    """Cuts rows of a log into pieces, and joins pieces to bodies. Each thread has its own state."""
+    """Cuts a log's rows into pieces, and joins pieces into bodies.
+
+    Each thread has its own state.
+    """
 
     def __init__(self, log: str, schema: bytes) -> None:
         super().__init__()
@@ -113,7 +117,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` takes seven times as long, and would slow small appends down.
+        # `nbytes` takes seven times as long as this function, and would slow down small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:

@@ -4,8 +4,8 @@ From a Python source, Spark 4.3 accepts only the Arrow types in this module. A t
 whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
 By default, Spark does not distinguish upper and lower case in names. Two columns of a log, or two
-fields of a struct, never have names that differ only in upper and lower case. So a name in any case
-identifies one column or field.
+fields of a struct, never have names that differ only in upper and lower case. So a name identifies
+at most one column or field, even if the case of its letters differs.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
     """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
 
-    Arrow cannot express the metadata of fields (collations, comments) and the fields of an
+    Arrow can express neither the metadata of fields (collations, comments) nor the fields of an
     interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
     The comment of the log is also in this metadata.
     """
@@ -257,7 +257,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of `name`, or of the first name that differs only in case, or None."""
+    """The index of `name`, or of the first name that differs only in case; None if none matches."""
     if name in names:
         return names.index(name)
     lower = name.lower()

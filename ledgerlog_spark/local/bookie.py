@@ -16,7 +16,7 @@ from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 FILE_SIZE_BYTES = 64 << 20
 START_TIMEOUT_SECONDS = 60.0
 RETIRED = "was decommissioned"
-"""The message of a bookie that never starts again contains this text."""
+"""If a bookie can never start again, its message contains this text."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ UPKEEP = "upkeep"
 BOOKIE_PREFIX = "bookie-"
 USUAL_PORT = 2181
 BOOKIES_DEFAULT = 4
-"""One more than the ensemble size, so that new entries get all copies if one bookie is lost."""
+"""Default number of bookies. It is one more than the ensemble size, so that new entries get all
+copies if one bookie is lost."""
 STOP_TIMEOUT_SECONDS = 15.0
 POLL_SECONDS = 0.02
 
@@ -99,7 +100,7 @@ class Cluster:
                 for a new cluster. Bookies of an earlier start are never removed.
             upkeep: Whether to also start the process that merges, sweeps and applies retention.
             owned: Whether to stop the cluster when this Python process ends for any reason before
-                `disown`. Ignored if the cluster already runs.
+                `disown`. This argument is ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:
@@ -115,8 +116,8 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. If its pipe were closed, the guardian would stop the
-            # cluster.
+            # Keep an existing guardian. If the pipe to this guardian were closed, the guardian
+            # would stop the cluster.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
             before = len(self.members.bookies)
@@ -215,7 +216,7 @@ class Cluster:
     def disown(self) -> None:
         """Let an owned cluster continue after this Python process ends.
 
-        The call does nothing for other clusters.
+        If the cluster is not owned, the call does nothing.
         """
         if self._guardian is not None:
             self._guardian.release()
@@ -231,7 +232,7 @@ class Cluster:
         return list(self.members.by_id.values())
 
     def refresh(self) -> None:
-        """Read the changes of other programs, and reap child processes that have ended."""
+        """Read the changes that other programs made, and reap child processes that have ended."""
         loaded = Members.load(self.directory)
         if loaded.by_id or not self._children:  # the file may have been deleted in between
             self.members = loaded

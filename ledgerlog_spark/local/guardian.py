@@ -6,9 +6,9 @@ kernel.
 
 The environment of each process of an owned cluster contains the owner ID, so the guardian finds all
 processes of the cluster. Each process has a session of its own, because Linux divides the CPUs
-among sessions. A program with the bookies in its own session wrote large entries at 0.89 of its
-speed with separate sessions (measured). Because of the sessions, Ctrl-C in a terminal does not
-reach the processes.
+among sessions. In a measurement, a program and its bookies in one session wrote large entries at
+0.89 times the speed that they had in separate sessions. Because of the sessions, Ctrl-C in a
+terminal does not reach the processes.
 """
 
 from __future__ import annotations

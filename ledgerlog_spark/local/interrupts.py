@@ -1,7 +1,7 @@
 """Starts child processes, and defers Ctrl-C during the start.
 
-Python can raise KeyboardInterrupt in the main thread at any point. If it did so in `Popen` after
-the fork, this program would have no reference to the new process.
+Python can raise KeyboardInterrupt in the main thread at any point. If this happened in `Popen`
+after the fork, the program would have no reference to the new process.
 """
 
 from __future__ import annotations

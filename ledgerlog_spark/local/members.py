@@ -36,7 +36,7 @@ class Member:
     Attributes:
         role: `zookeeper`, `bookie` or `upkeep`.
         id: `zookeeper`, `bookie-0`, `bookie-1`, ..., `upkeep`.
-        port: TCP port on 127.0.0.1 of the last start; 0 before the first start, and for `upkeep`.
+        port: TCP port of the last start, on 127.0.0.1; 0 before the first start, and for `upkeep`.
         grpc_port: Port of the control service; None if the process has no such port.
         pid: Process id of the last start; 0 before the first start.
         started: Start time of the process in seconds since 1970, as the kernel reports it.

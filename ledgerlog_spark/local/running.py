@@ -44,7 +44,7 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _cluster_directory(words: list[str]) -> Path | None:
-    """The directory of the cluster in a process's command line; None for other processes."""
+    """The directory of the cluster in a process's command line; None if it names no cluster."""
     named: Path | None = None
     if words and Path(words[-1]).name == ZOOKEEPER_CONFIG:
         named = Path(words[-1]).parent
@@ -58,5 +58,5 @@ def _cluster_directory(words: list[str]) -> Path | None:
 def _holds_a_cluster(directory: Path) -> bool:
     try:
         return (directory / FILE_NAME).exists()
-    except OSError:  # a directory of another user
+    except OSError:  # the directory belongs to another user
         return False

@@ -357,7 +357,7 @@ class ZooKeeperProcess:
             raise
 
     def _serves(self) -> bool:
-        """Wait until the server serves (True), or has ended or exceeds the time limit (False)."""
+        """Return True when the server serves; return False when it has ended or is too late."""
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:

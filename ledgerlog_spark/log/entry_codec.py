@@ -1,7 +1,7 @@
 """Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is stored compressed if compression makes it at least an eighth smaller. For a
-smaller saving, the time to decompress the body would be too long. The layout and the limits are in
+The body of an entry is stored compressed if compression makes it at least an eighth smaller. A
+smaller saving is not worth the time to decompress the body. The layout and the limits are in
 `protocol/leader/entry.py`.
 """
 
@@ -25,7 +25,7 @@ from ledgerlog_spark.protocol.leader.entry import (
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
-"""Smaller bodies of entries are not compressed."""
+"""Minimum size of a body that is compressed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,7 +68,7 @@ class LogHost:
 
         With `keeps_pages`, each page is read only once for all machines, because pages never
         change. But the pages stay in memory. So use `keeps_pages` only for a few machines that run
-        one after the other on nearly the same head.
+        one after another on almost the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -97,9 +97,9 @@ class LogHost:
     async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
         """Run the machine. Return its result, or raise its error.
 
-        Without `timeout_ms` only the limits of the machine apply: each request has a deadline, and
-        the number of attempts is limited. After `timeout_ms`, LogTimeoutError is raised; a commit
-        may raise CommitUnknownError instead.
+        Without `timeout_ms`, only the limits of the machine apply: each request has a deadline, and
+        the number of attempts is limited. With `timeout_ms`, the call raises LogTimeoutError after
+        this time; a commit may raise CommitUnknownError instead.
         """
         self.ledgers.check_open()
         seconds = None if timeout_ms is None else timeout_ms / 1e3
@@ -156,7 +156,7 @@ class LogHost:
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
-            # The clock is read by a write that changes no data, so its outcome does not matter.
+            # A write without data reads the clock, so the outcome of this write does not matter.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 

@@ -71,7 +71,8 @@ class Log:
         log_id: The log's id; a later log of the same name has another id.
         host: Runs the machines of this log. Other APIs of the log use this object.
         commits: The log's jobs and commits. Other APIs of the log use this object.
-        schema_commits: The log's commits of columns. Other APIs of the log use this object.
+        schema_commits: The log's commits that change columns. Other APIs of the log use this
+            object.
         maintenance: The log's changes that are not commits. Other APIs of the log use this object.
     """
 
@@ -184,7 +185,7 @@ class Log:
         Args:
             settings: Settings with the linger and the backlog of appends.
             schema: Encoded schema of the rows to append, which is compared with the log's schema.
-                It is None for records, and for rows of the log's own schema.
+                It is None if records are appended, or rows of the log's own schema.
             properties: Required properties of the log, by option name; if it is None, nothing is
                 required.
 

@@ -56,7 +56,8 @@ class Logs:
 
         Args:
             name: 1 to 200 letters, digits, `.`, `_` and `-`.
-            schema: The first schema of the log, as an Arrow schema message; empty for no schema.
+            schema: The first schema of the log, as an Arrow schema message; empty if the log gets
+                no schema.
             properties: Properties by option name. All other properties have their defaults.
             kind: Kind of the log's writers: jobs that commit, or one leader at a time.
             content: Rows, or records.
@@ -223,7 +224,8 @@ class Logs:
         """A sweeper, which deletes everything that no version of any log lists.
 
         Args:
-            memory: Findings of earlier passes, which save requests; None without such findings.
+            memory: Findings of earlier passes, which save requests; if it is None, the pass reads
+                everything.
             clock: The clock of the pass; if it is None, the store's clock is read.
         """
         check_optional("memory", memory, SweepMemory)

@@ -155,7 +155,7 @@ class Ledgers(Protocol):
     def when_closed(self, on_closed: Callable[[], None]) -> Callable[[], None]:
         """Call `on_closed` when the client is closed.
 
-        The returned function cancels this call.
+        The returned function unregisters `on_closed`.
         """
 
     def ends_first(self, user: EndsFirst) -> None:

@@ -28,8 +28,8 @@ class MemoryLedger:
 class MemoryStorage:
     """The storage of one bookie in memory. Master keys and fences work as in a real bookie.
 
-    It answers OK to each add that a real bookie would accept. It is never read-only or busy,
-    deletes nothing, and writes nothing to a disk.
+    The storage answers OK to each add that a real bookie would accept. It is never read-only or
+    busy, deletes nothing, and writes nothing to a disk.
 
     Attributes:
         ledgers: The ledgers by id. A test may remove a ledger, which is then lost.
@@ -44,8 +44,8 @@ class MemoryStorage:
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
         """Store a run of entries, or refuse it.
 
-        A run with another master key than the ledger's is refused. In a fenced ledger, only runs of
-        a recovery are stored.
+        A run is refused if its master key is not the ledger's master key. In a fenced ledger, only
+        runs of a recovery are stored.
         """
         self.adds_seen.append(request)
         ledger = self.ledgers.setdefault(request.ledger_id, MemoryLedger(request.master_key))
@@ -65,7 +65,7 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
-        """Store a run of entries that were sent as one add each, or do nothing and return False."""
+        """Store entries that were sent in separate adds. Return False if nothing was done."""
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
             return False
@@ -94,7 +94,7 @@ class MemoryStorage:
     def read_together(
         self, request: Any, on_some: Callable[[Code, Sequence[int], Sequence[bytes]], None]
     ) -> int:
-        """Read entries that were requested one by one; return the number of these entries."""
+        """Read entries that were requested one by one, and return the number of these entries."""
         ledger = self.ledgers.get(request.ledger_id)
         for entry_id in request.entry_ids:
             if ledger is None:
@@ -164,7 +164,7 @@ class MemoryStorage:
             self._raise_lac(ledger_id, lac)
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Watch the LAC: each rise calls `on_change`. Return a function that ends the watch."""
+        """Call `on_change` whenever the LAC rises. Return a function that ends the watch."""
         watchers = self.watchers.setdefault(ledger_id, [])
         watchers.append(on_change)
         return lambda: watchers.remove(on_change) if on_change in watchers else None

@@ -75,7 +75,7 @@ class MemoryCluster:
         """Return a client on the event loop of the cluster. The client is closed with the cluster.
 
         Args:
-            settings: Time-outs and limits; None means the defaults.
+            settings: Time-outs and limits; if it is None, the defaults are used.
             seed: Seed of the random numbers that place ledgers and spread retries.
 
         Raises:
@@ -147,7 +147,7 @@ def connect_in_memory(
     Args:
         bookies: Number of bookies. A ledger needs as many bookies as its ensemble size, which is 3
             by default.
-        settings: Time-outs and limits; None means the defaults.
+        settings: Time-outs and limits; if it is None, the defaults are used.
     """
 
     async def connected() -> LogClient:

@@ -85,13 +85,14 @@ class BookieStorage(Protocol):
         """Report a LAC to the watches. The storage need not store this LAC."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
-        """Watch the LAC: each rise calls `on_change`. Return a function that ends the watch."""
+        """Call `on_change` whenever the LAC rises. Return a function that ends the watch."""
 
 
 class InProcessTransport:
     """A `BookieTransport` to bookies of this process.
 
-    If a bookie is not in the mapping at the time of a request, the answer is `Code.UNAVAILABLE`.
+    If a bookie is not in the mapping `bookies` when a request is made, the answer is
+    `Code.UNAVAILABLE`.
     """
 
     def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
@@ -257,7 +258,7 @@ class _PendingLac(Pending):
         self._on_reply = on_reply
 
     def fail(self, code: Code) -> None:
-        """Answer with a code and no result, unless the request was already answered."""
+        """Answer with a code but without a result, unless the request was already answered."""
         self.finish(code, NO_ENTRY)
 
     def finish(self, code: Code, lac: int) -> None:
@@ -268,7 +269,7 @@ class _PendingLac(Pending):
 
 
 class _Watch:
-    """A watch of a ledger's LAC, which reports each rise later, in a callback of the event loop."""
+    """A watch of a ledger's LAC. It reports each rise later, in a callback of the event loop."""
 
     def __init__(
         self,

@@ -40,8 +40,8 @@ class CopiesReport:
 
     Attributes:
         entries: Number of entries.
-        by_bookie: For each bookie, the number of its copies by outcome.
-        fewest: The smallest number of intact copies of an entry; None without an entry.
+        by_bookie: For each bookie, the number of its copies with each outcome.
+        fewest: The smallest number of intact copies of an entry; None if there is no entry.
         differing: Number of entries whose intact copies differ.
         findings: The first findings, in plain words.
         findings_count: Number of all findings.

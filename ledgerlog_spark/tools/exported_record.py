@@ -3,7 +3,8 @@
 The file is a JSON object. `record_base64` is the record. An import takes the metadata only from
 this field. `metadata` shows people what the record contains.
 
-An import never opens a ledger again and never moves its end, because readers have relied on both.
+An import never opens a closed ledger again and never moves its end, because readers have relied on
+the end.
 """
 
 from __future__ import annotations
@@ -30,12 +31,13 @@ third larger."""
 
 @dataclass(frozen=True, slots=True)
 class ExportedRecord:
-    """The metadata of a ledger, with the place that it came from.
+    """The metadata of a ledger, with the cluster from which it was exported.
 
     Attributes:
         ledger_id: The ledger.
         instance_id: Id of the cluster.
-        version: Number of writes of the record before the export. An import does not need it.
+        version: Number of writes of the record before the export. An import does not need this
+            number.
         metadata: The metadata.
     """
 
@@ -45,7 +47,7 @@ class ExportedRecord:
     metadata: LedgerMetadata
 
     def encode(self, described: Mapping[str, Any]) -> bytes:
-        """The content of the file. `described` is the metadata for people."""
+        """The content of the file. `described` is the metadata in readable form."""
         record = encode_ledger_metadata(self.metadata)
         fields = {
             "format": FORMAT,
@@ -62,7 +64,7 @@ class ExportedRecord:
         """Decode the content of the file `name`.
 
         Raises:
-            ConfigurationError: The content is not that of an exported record.
+            ConfigurationError: The content is not an exported record.
         """
         if len(data) > SIZE_BYTES_MAX:
             raise _unusable(name, f"it has more than {SIZE_BYTES_MAX:,} bytes")
@@ -96,8 +98,8 @@ def check_import(
         exported: The record to write.
         instance_id: Id of the cluster.
         found: The metadata in the cluster; None if there is none, or if it cannot be decoded.
-        found_version: The version of the record in the cluster; None without a record.
-        replaced_version: The number of the version that the operator allows to replace.
+        found_version: The version of the record in the cluster; None if there is no record.
+        replaced_version: The number of the version that the operator allows the import to replace.
 
     Raises:
         ConfigurationError: The record is of another cluster, or the version is missing or wrong.

@@ -1,8 +1,8 @@
-"""Finds the entries of a ledger with too few copies, from the lists of its bookies. Pure: no I/O.
+"""Finds entries with too few copies in a ledger, from the lists of its bookies. Pure: no I/O.
 
 A bookie lists ranges of the entries that it has. A range is a pair: the first and the last entry,
 both inclusive. The ranges are ascending, and do not touch each other. A bookie that does not
-answer, or that may have lost entries, has no list. Its copies are unknown, and not missing.
+answer, or that may have lost entries, has no list. Its copies count as unknown, not as missing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class ShortRange:
         first_entry_id: The first entry.
         last_entry_id: The last entry, inclusive.
         copies: The smallest number of copies of an entry of the range.
-        copies_unknown: The number of unknown copies of the entry with this number.
+        copies_unknown: The number of unknown copies of the entry that has so few copies.
         lacking: The bookies that should have entries of the range, but do not list them.
         unknown: The bookies without a list.
     """
@@ -47,8 +47,8 @@ class ShortRange:
 def fragments_to_check(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
     """Yield the fragments whose entries must have copies, with the last entry of each, inclusive.
 
-    These are all fragments of a closed ledger. While a ledger is not closed, the entries of its
-    last fragment may still be in flight.
+    If the ledger is closed, these are all its fragments. Otherwise, the last fragment is omitted,
+    because its entries may still be in flight.
     """
     ends = [after.first_entry_id - 1 for _, after in pairwise(metadata.fragments)]
     if metadata.is_closed:
@@ -66,7 +66,8 @@ def short_ranges(
 
     Args:
         metadata: Metadata of the ledger.
-        lists: For each bookie, the ranges of the ledger that it lists, or None.
+        lists: For each bookie, the ranges of the ledger that it lists; None if the bookie has no
+            list.
     """
     for fragment, last in fragments_to_check(metadata):
         yield from _short_of(metadata.quorum, fragment, last, lists)
@@ -104,7 +105,7 @@ def _short_of(
 
 
 def _lists(ranges: Ranges | None, places: dict[str, int], name: str, entry_id: int) -> bool:
-    """Whether the ranges contain the entry. `places` contains the position in each list."""
+    """Whether the ranges contain the entry. `places` has the current place in each list."""
     if ranges is None:
         return False
     place = places[name]
@@ -141,9 +142,9 @@ def _short_between(
 
 
 def _is_alike(before: ShortRange, after: ShortRange, gap_max: int) -> bool:
-    """Whether two ranges are neighbours and lack the same bookies, so that they are shown as one.
+    """Whether two neighbouring ranges are missing on the same bookies, and so are shown as one.
 
-    In a striped ledger, there are entries between the entries of a bookie that it does not store.
+    In a striped ledger, a bookie does not store the entries between two of its entries.
     """
     gap = after.first_entry_id - before.last_entry_id - 1
     return gap <= gap_max and (before.lacking, before.unknown) == (after.lacking, after.unknown)
@@ -155,6 +156,6 @@ def _joined(before: ShortRange, after: ShortRange) -> ShortRange:
 
 
 def _order(copies: tuple[int, int]) -> tuple[int, int]:
-    """The order of entries: the first one has the fewest copies if all unknown copies exist."""
+    """The sort key of an entry. Unknown copies are counted as if they existed."""
     held, unknown = copies
     return held + unknown, held

@@ -1,8 +1,8 @@
 """Checks the metadata of ledgers, and that their bookies list the entries that they must have.
 
-A check changes nothing. It contacts bookies only for lists of entries, and reads no entry. A ledger
-with a finding that is not a note is checked once more, after a sync and with new lists, because a
-writer or a bookie may have changed it meanwhile.
+A check changes nothing. The check contacts bookies only for lists of entries, and reads no entry. A
+ledger with a finding that is not a note is checked once more, after a sync and with new lists,
+because a writer or a bookie may have changed the ledger meanwhile.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class LedgersReport:
 
     Attributes:
         findings: The first findings, without notes unless they were requested.
-        states: Number of ledgers by state, such as `CLOSED`; `unreadable` for the others.
+        states: Number of ledgers by state, such as `CLOSED`, or `unreadable` if the metadata cannot
+            be decoded.
         counts: Number of all findings by severity.
         sound: Number of ledgers without a finding, except for notes.
         copies_checked: Number of ledgers whose copies were checked.
@@ -91,7 +92,8 @@ class LedgerCheck:
     ) -> None:
         """Create a check. If `lister` is None, only metadata is checked.
 
-        `given_up` returns the entries that an operator gave up. Bookies need not have them.
+        `given_up` returns the entries that an operator gave up. Bookies need not have these
+        entries.
 
         `findings_max` limits the findings in the report. If `notes` is false, the report counts
         notes, but does not contain them.
@@ -205,7 +207,7 @@ class LedgerCheck:
         if rest:
             lost = sum(each.is_lost(metadata.quorum) for each in rest)
             severity = Severity.WRONG if lost else Severity.WARNING
-            what = f"{len(rest):,} further ranges of entries lack copies, {lost:,} of them are lost"
+            what = f"{len(rest):,} further ranges of entries lack copies; {lost:,} ranges are lost"
             findings.append(ToolFinding(severity, what, ledger_id=ledger_id))
         return findings
 

@@ -126,7 +126,7 @@ def _check_history(listing: LogListing) -> Iterator[ToolFinding]:
             yield _wrong(
                 log,
                 f"version {after.version} has the offsets {after.start_offset} to "
-                f"{after.end_offset}, which are before those of version {before.version}",
+                f"{after.end_offset}, which are before the offsets of version {before.version}",
                 RESTORE,
             )
 
@@ -179,8 +179,8 @@ def _check_ledger(
             log,
             f"the log lists ledger {ledger_id} up to entry {last}, but the ledger is closed at "
             f"entry {metadata.last_entry_id}",
-            "the rows after this entry are lost, unless a bookie has them: look with `ledgerlog "
-            "bookie dump`",
+            "the rows after this entry are lost, unless a bookie has them: look for them with "
+            "`ledgerlog bookie dump`",
             ledger_id,
         )
     if head.kind is LogKind.LEADER and items and not metadata.is_closed:

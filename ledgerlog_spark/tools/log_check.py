@@ -62,7 +62,7 @@ class Owners:
     """The owners of all ledgers, from their metadata.
 
     Attributes:
-        by_log: Ids of the ledgers of each log, by the id of the log.
+        by_log: For each log id, the ids of the log's ledgers.
         unreadable: Number of ledgers whose metadata cannot be decoded.
     """
 
@@ -183,7 +183,7 @@ class _Pages:
         self.count = 0
 
     async def all(self, kind: RecordKind[Any], paged: Paged[Any]) -> list[Any]:
-        """The records of a sequence, without those of pages that cannot be read."""
+        """The records of a sequence, without the records of pages that cannot be read."""
         refs = [ref for index in paged.index for ref in await self._page(REFS, index)]
         records = [each for ref in (*refs, *paged.pages) for each in await self._page(kind, ref)]
         return [*records, *paged.recent]

@@ -1,7 +1,7 @@
 """Accepts the loss of entries of a ledger, so that auto-recovery does not look for them any more.
 
-Only entries that auto-recovery has reported as unreadable can be given up. Before that, all copies
-are read once more.
+Only entries that auto-recovery has reported as unreadable can be given up. Before they are given
+up, all their copies are read once more.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, AcceptedRange
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000
-"""Maximum number of entries whose copies are read before they are given up. If more entries are
-lost, only the first ones are read."""
+"""Maximum number of lost entries whose copies are read before the entries are given up. If more
+entries are lost, only the copies of the first entries are read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +52,8 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
 
     Raises:
         LedgerNotFoundError: The ledger does not exist.
-        LedgerError: Nothing is reported. Or a bookie may still have an entry, and `is_forced` is
-            false.
+        LedgerError: Auto-recovery has reported no unreadable entry. Or a bookie may still have an
+            entry, and `is_forced` is false.
     """
     await stores.ledgers.sync()
     metadata = (await stores.ledgers.load(ledger_id)).value
@@ -71,7 +71,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
         answers = ", ".join(f"{name}: {code}" for name, code in first.answers) or "no answer"
         raise LedgerError(
             f"entries {first.first_entry_id} to {first.last_entry_id} of ledger {ledger_id} may "
-            f"still exist, because not all bookies deny that they have them ({answers}); nothing "
+            f"still exist, because not all bookies deny these entries ({answers}); nothing "
             "was given up. Start these bookies, or pass --force if they are gone for ever",
             ledger_id=ledger_id,
             retriable=True,

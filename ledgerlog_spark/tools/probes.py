@@ -32,8 +32,8 @@ class Probe:
     """The result of a probe that succeeded.
 
     Attributes:
-        ledger_id: The ledger, which is deleted.
-        bookies: Its ensemble at the end.
+        ledger_id: The ledger, which the probe has deleted.
+        bookies: The ensemble of the ledger at the end of the probe.
         entries: Number of entries.
         append_s: Total time of all appends, in seconds.
         read_s: Total time of all reads, in seconds.
@@ -53,7 +53,7 @@ async def probe_bookie(
 
     Raises:
         BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
-            Not retriable if no bookie of the cluster ever had this id.
+            The error is not retriable if no bookie of the cluster ever had this id.
         LedgerLogError: The errors of appends and reads.
     """
     services = client.services
@@ -162,7 +162,7 @@ async def _compare(client: LedgerClient, ledger_id: int, payloads: list[bytes]) 
         await reader.aclose()
     if found != payloads:
         raise RemoteProtocolError(
-            f"ledger {ledger_id} returned other entries than were written: report this, with the "
-            "logs of its bookies",
+            f"ledger {ledger_id} returned other entries than the probe wrote: report this, with "
+            "the logs of its bookies",
             ledger_id=ledger_id,
         )

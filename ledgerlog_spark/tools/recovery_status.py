@@ -20,13 +20,13 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 COUNTED_MAX = 100_000
-"""After this number, the ledgers of a queue are not counted further."""
+"""Maximum number of ledgers that are counted in a queue."""
 
 QUEUES = ("marks", "holes", "moves", "unreadable")
 
 
 ADVICE = {
-    JobOutcome.NO_SPARE: "Start a bookie that the ledger does not name, or the one that is away",
+    JobOutcome.NO_SPARE: "Start a bookie that the ledger does not name, or the bookie that is away",
     JobOutcome.WAITING: "Start the bookie that is away",
     JobOutcome.UNREADABLE: (
         "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`"
@@ -52,8 +52,9 @@ class RecoveryStatus:
 
     Attributes:
         is_enabled: Whether auditors mark ledgers and workers begin with ledgers.
-        delay_s: Seconds before the ledgers of one lost bookie are marked; None if none is stored.
-        auditor: Id of the auditor; None without one.
+        delay_s: Delay in seconds before the ledgers of one lost bookie are marked; None if no delay
+            is stored.
+        auditor: Id of the auditor; None if no auditor runs.
         queues: The length of each queue of `QUEUES`.
         workers: The reports of the workers, by id.
         vacations: The bookies that are drained, decommissioned or recovered, by id.
@@ -69,21 +70,21 @@ class RecoveryStatus:
 
 @dataclass(frozen=True, slots=True)
 class LedgerStatus:
-    """Why a ledger is not healed, or that it needs no healing.
+    """The facts that show why a ledger is not healed, or that it needs no healing.
 
     Attributes:
         metadata: The metadata of the ledger; None if it is deleted.
-        lost_bookies: Bookies that were lost, from the mark. Empty without a mark.
+        lost_bookies: Bookies that were lost, from the mark. Empty if there is no mark.
         marked_ms: When the mark was made, by the clock of the auditor.
         holes: Copies that registered bookies lack.
         moves: Copies that must move to other bookies.
         unreadable: Entries of which no copy was readable.
-        losses: Entries that were given up; None for none.
-        attempts: The failed attempts; None before the third one.
-        lock_holder: The worker that handles the ledger now; None without one.
-        worker: The worker that reports the ledger as its task; None without one.
+        losses: Entries that were given up; None if there are none.
+        attempts: The failed attempts; None before the third failed attempt.
+        lock_holder: The worker that handles the ledger now; None if no worker does.
+        worker: The worker that reports the ledger as its task; None if no worker does.
         is_enabled: Whether auto-recovery is enabled.
-        auditor: Id of the auditor; None without one.
+        auditor: Id of the auditor; None if no auditor runs.
         workers_count: Number of workers of ledgerlog.
     """
 
@@ -118,14 +119,15 @@ class LedgerStatus:
         if self.unreadable:
             entries = sum(e.last_entry_id - e.first_entry_id + 1 for e in self.unreadable)
             found.append(
-                f"{entries:,} of its entries were readable nowhere: start the bookies that had "
-                f"them, or run `ledgerlog ledgers accept-loss {self.ledger_id}`"
+                f"{entries:,} of its entries could not be read from any bookie: start the bookies "
+                f"that had them, or run `ledgerlog ledgers accept-loss {self.ledger_id}`"
             )
         if not self.is_queued:
             if not found:
                 found.append(
                     "no queue has the ledger. If it lacks copies, `ledgerlog autorecovery audit` "
-                    f"requests an audit, and `ledgerlog ledgers check {self.ledger_id}` shows them"
+                    f"requests an audit, and `ledgerlog ledgers check {self.ledger_id}` shows "
+                    "the missing copies"
                 )
             return found
         if not self.is_enabled:
@@ -145,7 +147,7 @@ class LedgerStatus:
             )
         if not self.workers_count and self.lock_holder is None:
             found.append("no worker of ledgerlog runs: start one with `ledgerlog autorecovery run`")
-        return found or ["it waits in the queue for a free worker"]
+        return found or ["the ledger waits in the queue for a free worker"]
 
 
 async def recovery_status(stores: MetadataStores) -> RecoveryStatus:
@@ -168,7 +170,7 @@ async def recovery_status(stores: MetadataStores) -> RecoveryStatus:
 
 
 async def ledger_status(stores: MetadataStores, ledger_id: int) -> LedgerStatus:
-    """Read why a ledger is not healed."""
+    """Read the reasons why a ledger is not healed."""
     await stores.ledgers.sync()
     try:
         metadata = (await stores.ledgers.load(ledger_id)).value

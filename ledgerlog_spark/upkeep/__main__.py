@@ -21,7 +21,7 @@ def main() -> None:
     parser.add_argument("--metadata-service-uri", help="URI of the cluster")
     parser.add_argument("--interval-seconds", type=float, default=INTERVAL_SECONDS)
     parser.add_argument(
-        "--directory", help="directory of the cluster, which only identifies this process"
+        "--directory", help="directory of the cluster; it only identifies this process"
     )
     arguments = parser.parse_args()
     with contextlib.suppress(OSError):

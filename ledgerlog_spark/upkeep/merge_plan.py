@@ -59,7 +59,7 @@ def plan_merges(
     """
 
     def kind_of(item: Item) -> tuple[int, bytes] | None:
-        """Neighbouring items of one kind may be merged. An item of kind None is never merged."""
+        """Neighbouring items of one kind may be merged. Items without a kind are never merged."""
         password = passwords.get(item.ledger_id)
         is_small = item.size_bytes * 2 <= policy.target_bytes
         return (item.schema_id, password) if is_small and password is not None else None

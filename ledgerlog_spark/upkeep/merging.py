@@ -47,7 +47,7 @@ class Merged:
 
     log: str
     ranges_before: int
-    ranges_after: int  # without the ranges that other jobs committed during the merge
+    ranges_after: int  # number of ranges after the merge, without ranges of other jobs' new commits
     rows: int = 0  # copied rows
     size_bytes: int = 0  # size of the new ledgers
     ledgers: int = 0  # number of new ledgers

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPUTES = "the thread computes: it waits for nothing"
-"""Why the wait for the thread has no time limit."""
+"""The reason why the wait for the thread has no time limit."""
 
 
 async def write_range(

@@ -1,11 +1,11 @@
-"""Upkeep as a separate process, until SIGTERM: `ledgerlog upkeep run`.
+"""Upkeep as a separate process, which runs until SIGTERM: `ledgerlog upkeep run`.
 
 After each event, the process writes one JSON object as a line of standard output. Events are its
 start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. If another process has the lease, the process reports this once. It reports
-this again only after it has had the lease. Several such processes may run, but only the holder of
-the lease works. A pass never waits for a blocked standard output, because other processes would
-then wait for the lease.
+unreachable ZooKeeper. If another process has the lease, the process reports this once, and again
+only after it has had the lease itself. Several such processes may run, but only the holder of the
+lease works. A pass never waits for a blocked standard output, because other processes would then
+wait for the lease.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
 One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only saves
-work. Every step is safe, even while other processes run any other step. The next pass finishes the
-work of a process that died.
+work. Every step is safe, even while other processes run the same step or other steps. The next pass
+finishes the work of a process that died.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ RELEASE_SECONDS_MAX = 30.0
 has ended, and the lease has ended with it."""
 
 RETENTION_STEPS_MAX = 100
-"""Maximum number of steps of about 8,000 ranges in a pass over a log. The next pass continues."""
+"""Maximum number of retention steps in a pass over a log. One step deletes about 8,000 ranges. The
+next pass continues."""
 
 
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
@@ -74,7 +75,7 @@ class Kept:
 
     log: str  # name of the log, or the id of a deleted log
     truncated: Truncated | None = None  # result of retention
-    merged: Merged | None = None  # also None if the pass does not merge
+    merged: Merged | None = None  # also None if the pass has no merge policy
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 
@@ -91,7 +92,7 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether something was deleted or merged, or a due ledger could not be deleted."""
+        """Whether anything was deleted or merged, or whether a due ledger could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
@@ -108,7 +109,7 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """If `policy` is None, nothing is merged. `memory` is the result of earlier passes."""
+        """If `policy` is None, nothing is merged. `memory` has the findings of earlier passes."""
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
@@ -135,7 +136,7 @@ class Upkeep:
             if names is None:
                 log_ids = await self._logs.store.ids()
                 self._memory.forget_all_but(log_ids)
-                # This needs only ids, because the names are in the heads.
+                # Only the ids are needed, because the names are in the heads.
                 found = [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
             else:
                 found = [await self._logs.open(name) for name in names]
@@ -283,7 +284,7 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log if one is due. Return immediately, with whether a pass was begun.
+    """Begin a pass over a log if one is due, and return whether it was begun, without a wait.
 
     The process that commits the batches of a stream calls this function. `client` must stay open
     until the process ends. `version` is the version that the commit made; None if it made no

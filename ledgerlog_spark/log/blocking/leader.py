@@ -55,12 +55,13 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
         """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
 
-        The call blocks only while the unsent appends reach the settings' backlog.
+        The call blocks only while the settings' backlog is full.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
-                this leader. A call in a callback of an append cannot wait, so it also fails if the
-                unsent appends reach 16 times the settings' backlog. Nothing was appended.
+                this leader. A call in a callback of an append cannot wait, so such a call also
+                fails if the unsent appends reach 16 times the settings' backlog. Nothing was
+                appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -85,7 +86,7 @@ class BlockingLeader(BlockingAppends[Leader]):
         """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
 
         The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
-        blocks only while the unsent appends reach the settings' backlog.
+        blocks only while the settings' backlog is full.
 
         Raises:
             LocalProtocolError: There are no rows, a row is too large, or the call fails for a

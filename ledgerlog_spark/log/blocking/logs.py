@@ -36,7 +36,7 @@ RANGE_NUMBERS = 3
 
 
 def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
-    """Return a function that any thread may call. It calls `cancel` on the client's event loop."""
+    """Return a function for any thread. This function calls `cancel` on the client's event loop."""
 
     async def cancelled(_: object) -> None:
         cancel()
@@ -82,10 +82,10 @@ class BlockingLogs(Blocking[Logs]):
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Return metadata of ledgers, at most 60 s old, for `remember` in another process.
+        """Return ledger metadata that was read at most 60 s ago, for `remember` in another process.
 
         The result omits ledgers that no longer exist. If all the metadata exceeds 16 MiB, the
-        result contains only the first ledgers.
+        result contains only the metadata of the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -255,7 +255,7 @@ def _checked_slices(
 def _check_range(found: object) -> None:
     if not isinstance(found, Sequence) or len(found) != RANGE_NUMBERS:
         raise LocalProtocolError(
-            f"each of ranges must have a ledger id, a first and a last entry id, got {found!r}",
+            f"each range must have a ledger id, a first and a last entry id, got {found!r}",
             argument="ranges",
         )
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records that are measured to estimate the size of a batch. The sum over all records
-would take too long."""
+"""Number of records that are measured to estimate the size of a batch. To measure all records would
+take too long."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):

@@ -14,7 +14,7 @@ class SchemaChange:
     """A new schema for a log.
 
     Attributes:
-        schema: As an Arrow schema message.
+        schema: The schema, as an Arrow schema message.
         is_exact: Whether the schema is valid only for the version from which it was made.
     """
 

@@ -43,9 +43,9 @@ class KnownLogs:
     """State that commits leave for later commits of the same producers in the same process.
 
     With this state, a commit need not read the head and the producer record again. Instead, the
-    transaction compares the versions of both nodes. The keys are log id and app. The state of at
-    most 64 producers is kept. The state of the producer with the oldest last commit is dropped
-    first.
+    transaction compares the versions of both nodes. The log id and the app identify a state. The
+    state of at most 64 producers is kept. The state of the producer with the oldest last commit is
+    dropped first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -103,8 +103,8 @@ class LogCommits:
                 A batch job is skipped. A stream gets an error for an older batch.
             overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
-            planned: The state of the log from which the caller chose `schema`; by default, the
-                present state. If another job changes the schema after this state, the commit fails.
+            planned: The state of the log when the caller chose `schema`; by default, the present
+                state. If another job has changed the schema since then, the commit fails.
             expected_version: The version that the log must have at the commit; by default, any.
             is_log_new: Whether `abort` deletes the log, which the caller created for this job.
 
@@ -201,7 +201,7 @@ class LogCommits:
         return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """Make the run of a stream's job the producer's current run, unless it already is."""
+        """If the job's run is not yet the producer's current run, make it the current run."""
         checked_app(job.app)
         return await self.take_over(job)
 
@@ -337,7 +337,7 @@ class LogCommits:
             UnauthorizedError: The log has another password than the job. Nothing was changed.
             CommitUnknownError: The outcome is unknown.
         """
-        # This is the switch of LOGS.md#U13.
+        # This method performs the switch of LOGS.md#U13.
         check_type("job", job, Job)
         check_type("staged", staged, StagedRange)
         check_iterable("replaced", replaced)

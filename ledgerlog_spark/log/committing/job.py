@@ -30,10 +30,10 @@ class JobPlan:
             `planned_version`.
         properties: Properties of the log, as stored.
         password: Password of the ledgers that the job creates.
-        since_offset: The first offset at which rows of the job may be listed.
-        expected_version: The only version of the log on which the job may be committed; None if
-            the job requires no version.
-        is_log_new: Whether the log was created for the job. If so, and the job fails, the log is
+        since_offset: The lowest offset at which rows of the job may be listed.
+        expected_version: The version that the log must have when the job is committed; None if it
+            may have any version.
+        is_log_new: Whether the log was created for the job. If the job fails, such a log is
             deleted, unless something else uses it.
     """
 

@@ -2,8 +2,8 @@
 
 This is LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and
 deletes the job's own producer and the parent node of all producers. The store deletes the parent
-node only if no other producer exists. So the transaction fails if the log got a commit, or another
-producer began a job, after the reads.
+node only if no other producer exists. So the transaction fails if, since these nodes were read, the
+log got a commit or another producer began a job.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def delete_new_log(host: LogHost, job: Job | None) -> bool:
 
 
 def is_unchanged(head: LogHead) -> bool:
-    """Whether a log has no commit, and its head was not changed since the log was created.
+    """Whether a log has no commit, and its head has not changed since the log was created.
 
     Version 0 stores the token of the creation, and each later change gives the head another token.
     """
@@ -72,7 +72,7 @@ def is_unchanged(head: LogHead) -> bool:
 
 
 async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
-    """Return the name and the version of the job's producer; empty without a producer.
+    """Return the name and the version of the job's producer; an empty dict if it does not exist.
 
     The result is None if the log must stay, because the producer has committed a batch, or another
     run of the producer has begun. If the log stays, the producer also stays, because its node stops

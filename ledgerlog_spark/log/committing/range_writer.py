@@ -211,7 +211,7 @@ class RangeWriter:
             statistics: The result of `encode_statistics` of `protocol.log.state.statistics`.
 
         Returns:
-            None if no row was appended.
+            The range; None if no row was appended.
 
         Raises:
             LedgerFencedError: Not all entries were acknowledged; `cut` returns the safe part.

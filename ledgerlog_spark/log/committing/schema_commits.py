@@ -42,10 +42,10 @@ class SchemaCommits:
 
         Args:
             schema: The new columns, as an Arrow schema message. A column that the log already has
-                must have the same type as in the log, or a type with values that the log's type can
+                must have the same type as in the log, or a type whose values the log's type can
                 store.
             expected_version: The version of the log that the caller read. The log is changed only
-                if it still has this version. None requires no version.
+                if it still has this version. If it is None, the log may have any version.
             password: The password of the log.
 
         Raises:

@@ -1,8 +1,8 @@
 """State that one process keeps between tasks of streams.
 
 The state consists of the runs that the process joined, and of the ledgers that stay open for the
-next batch. The state only saves time (LOGS.md#K13): a process may end at any moment, or never run a
-second task.
+next batch. The state only saves time (LOGS.md#K13), and no result depends on it: a process may end
+at any moment, or never run a second task.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _logger = logging.getLogger(__name__)
 
 
 class _Key(NamedTuple):
-    """The properties that two batches must have in common to use one ledger."""
+    """The properties that must be equal in two batches that use one ledger."""
 
     log_id: str
     app: str

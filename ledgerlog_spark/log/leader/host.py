@@ -114,7 +114,8 @@ class LeaderHost(EventQueue[LeaderEvent]):
     def retire(self) -> None:
         """Stop writing, and delete this client's candidate node.
 
-        The machine no longer leads. It only deletes ledgers when their pending creations end.
+        After that, the machine no longer leads. It only deletes ledgers whose creation is still
+        pending, when the creation ends.
         """
         self._cancel_timers()
         for cancel in self._watches:

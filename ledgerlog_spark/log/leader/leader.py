@@ -149,11 +149,12 @@ class Leader:
 
         Raises:
             LeaderDeposedError: Another client became the leader during this call; definite.
-            LeaderTimeoutError: The call took longer; retriable. If the list may contain the new
-                ledger, this client may be the leader, and the error is not definite.
+            LeaderTimeoutError: The call took longer than this limit; retriable. If the list may
+                contain the new ledger, this client may be the leader, and the error is not
+                definite.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other leaders took over again and again; retriable.
+            ConcurrentCommitError: Other leaders took over repeatedly; retriable.
             LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
             NotEnoughBookiesError: There are too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
@@ -163,7 +164,7 @@ class Leader:
         try:
             while self._head is None and self._error is None:
                 await self._next_change()
-        except BaseException:  # the caller does not get the leader
+        except BaseException:  # the caller gets no leader, so end it here
             self.abandon()
             raise
         if self._error is not None:
@@ -179,9 +180,10 @@ class Leader:
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
                 definite.
-            LeaderDeposedError: Another leader took over. Definite if the record was never sent;
-                `end_offset` is the end of the safe records.
-            LogNotFoundError: The log was deleted. Definite if the record was never sent.
+            LeaderDeposedError: Another leader took over. The error is definite if the record was
+                never sent; `end_offset` is the end of the safe records.
+            LogNotFoundError: The log was deleted. The error is definite if the record was never
+                sent.
             LedgerLogError: The log can no longer be written. The error contains the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
@@ -251,14 +253,14 @@ class Leader:
     async def roll(self) -> None:
         """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
 
-        Does nothing if the ledger in use is empty. The close and the change of the list take at
-        most `close_timeout_ms` of the settings, 30 s by default. The call also raises the errors of
-        `append`.
+        The call does nothing if the ledger in use is empty. The close and the change of the list
+        take at most `close_timeout_ms` of the settings, 30 s by default. The call also raises the
+        errors of `append`.
 
         Raises:
-            LeaderTimeoutError: The roll took longer, and continues in the background; retriable.
-                The error names the unfinished step, and the cause if the step failed. The leader
-                still accepts appends.
+            LeaderTimeoutError: The roll took longer than this limit, and continues in the
+                background; retriable. The error names the unfinished step, and the cause if the
+                step failed. The leader still accepts appends.
         """
         await self.flush()
         left = self._ledger_id

@@ -142,7 +142,8 @@ class LogMaintenance:
         """Delete the rows that `retentionMs` and `retentionBytes` do not keep.
 
         Args:
-            page_sizes: Page sizes from earlier calls for this log. They save requests.
+            page_sizes: Payload bytes of each page of the list, from earlier calls for this log.
+                They save requests.
             untimed_to: The field `untimed_to` of an earlier result. It also saves requests.
 
         Returns:
@@ -195,7 +196,7 @@ class LogMaintenance:
             overwrite_if_changed: Whether to replace even rows that other jobs commit during this
                 call.
             expected_version: The version of the log that the caller read. The log is changed only
-                if it still has this version. None requires no version.
+                if it still has this version. If it is None, the log may have any version.
 
         Raises:
             VersionNotAvailableError: The version has expired or never existed. The field `oldest`
@@ -205,7 +206,8 @@ class LogMaintenance:
             LocalProtocolError: Rows have to be copied, but `copy` is None; or `version` is not a
                 number. Nothing was changed.
             LogKindError: The log is a leader log, which has no versions.
-            CommitUnknownError: The outcome is unknown; the log's history shows it.
+            CommitUnknownError: The outcome is unknown; the log's history shows whether the version
+                was restored.
         """
         check_type("version", version, int)
         check_optional("expected_version", expected_version, int)
@@ -429,7 +431,7 @@ class LogMaintenance:
         found = {(await self._host.ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:
             raise UnauthorizedError(
-                f"the version has rows of {len(found)} passwords, but all rows of log "
+                f"the rows of the version have {len(found)} passwords, but all rows of log "
                 f"{self._host.name!r} must have one password; nothing was changed",
                 log=self._host.name,
             )

@@ -30,8 +30,8 @@ class LogDue:
 
     Attributes:
         properties: The properties that the head had when the times were calculated.
-        starts: First version and first row of this head. If the present head has others, a
-            truncation may be unfinished, so `versions` is set to 0.
+        starts: First version and first row of this head. If the present head has a different first
+            version or row, a truncation may be unfinished, so `versions` is set to 0.
         versions: When versions expire.
         registrations: When registrations end.
         marks: When marked ledgers are deleted.
@@ -42,7 +42,7 @@ class LogDue:
         rows: When retention deletes rows, or merging may find more closed ledgers.
         rows_head: The version of the head in which retention and merging found nothing to do.
         page_sizes: Payload bytes of the ranges in each page of the list, for retention by size.
-        untimed_to: The times of rows before this offset are unknown.
+        untimed_to: An offset; the times of the rows before this offset are unknown.
         sealed: For each producer, an epoch. No ledger of an earlier epoch is open.
         seen_ms: The time of the store's clock when the log was last read.
     """
@@ -75,7 +75,7 @@ class LogDue:
 
 
 class SweepMemory:
-    """The due work of each log. It needs a small object for each log and a number for each page."""
+    """The due work of each log: a small object for each log, and a number for each page."""
 
     def __init__(self) -> None:
         """Make a memory without findings. All work is due."""
@@ -93,13 +93,13 @@ class SweepMemory:
         return due
 
     def forget_all_but(self, log_ids: Collection[str]) -> None:
-        """Forget all logs except `log_ids`, because the other logs were deleted."""
+        """Remove the due work of all logs except `log_ids`, because the other logs were deleted."""
         for gone in self._due.keys() - set(log_ids):
             del self._due[gone]
 
 
 class PassClock:
-    """A clock for one pass, which reads the store's clock only once, with one write.
+    """A clock for one pass. It reads the store's clock only once, by one write.
 
     The clock does not advance during the pass. So a pass may delete something later than possible,
     but never too early.
@@ -111,7 +111,7 @@ class PassClock:
         self._now_ms: int | None = None
 
     async def now_ms(self, log_id: str) -> int:
-        """The store's time at the first call, which reads it through the log `log_id`."""
+        """The store's time, which only the first call reads, through the log `log_id`."""
         if self._now_ms is None:
             self._now_ms = await self._store.now_ms(log_id)
         return self._now_ms

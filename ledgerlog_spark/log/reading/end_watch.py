@@ -1,8 +1,8 @@
 """Notifies when a log may have more rows, without polling.
 
 The end of a transactional log moves only when its head changes, so only the head is watched. The
-end of a leader log also moves with its open ledgers. So for each open ledger, there is also a watch
-of the ledger metadata, and a watch of the last add confirmed on one bookie.
+end of a leader log also moves when its open ledgers get entries. So for each open ledger, there is
+also a watch of the ledger metadata, and a watch of the last add confirmed on one bookie.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ledgerlog_spark.waits import forever, within
 
 
 class EndWatch:
-    """A watch of one log's end, which lasts until `cancel` or until the client is closed."""
+    """A watch of one log's end. It lasts until `cancel` or until the client is closed."""
 
     def __init__(self, host: LogHost, on_change: OnChange) -> None:
         """Begin to watch. `on_change` is called on the running event loop."""

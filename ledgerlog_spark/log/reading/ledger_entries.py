@@ -60,7 +60,7 @@ class EntryCursor(ABC, Generic[T]):
     async def taken(
         self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
     ) -> AsyncGenerator[list[T], None]:
-        """The results of `take` for these entries, without empty results, until `is_done`."""
+        """The non-empty results of `take` for these entries, until `is_done` is true."""
         async with contextlib.aclosing(entries):
             async for batch in entries:
                 for entry in batch:
@@ -116,7 +116,7 @@ class RecordCursor(EntryCursor[Record]):
             repeat(self._log_id),
             strict=False,  # `repeat` has no end
         )
-        # `tuple.__new__` costs half as much as calling the class `Record`.
+        # `tuple.__new__` takes half as long as a call of the class `Record`.
         records: list[Record] = list(map(tuple.__new__, repeat(Record), columns))
         self.next_offset = first + len(records)
         return records

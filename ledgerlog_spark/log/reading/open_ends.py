@@ -1,8 +1,9 @@
 """Determines the present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
-The head lists open ledgers without an end, because only the bookies have their end. For each open
-ledger, this module makes an item that ends at the ledger's present last add confirmed. If a ledger
-is not closed, the ledgers after it are not read, so the result never has a gap.
+The head lists open ledgers without an end, because only bookies can report the end of an open
+ledger. For each open ledger, this module makes an item that ends at the ledger's present last add
+confirmed. If a ledger is not closed, the ledgers after it are not read, so the result never has a
+gap.
 
 If any reader found that the log ended at an offset, all records before this offset were
 acknowledged. The bookies that answer now may have an older LAC. In this case, the entries after
@@ -83,8 +84,8 @@ async def view(
         found = await host.run(machine)
         if found.kind is not LogKind.LEADER:
             return found
-        # If the view need not be fresh, the list may be old, and its open ledgers may have been
-        # closed since. So such a view does not use `seen_offset`.
+        # If the view need not be fresh, the list may be old, and the ledgers that it lists as open
+        # may now be closed. So such a view does not use `seen_offset`.
         end_offset, items = await open_items(
             host.ledgers,
             found.open_ledgers,

@@ -52,7 +52,7 @@ class RecordLog:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Schema of the rows when the log was opened; None for records."""
+        """Schema of the rows when the log was opened; None if this is a log of records."""
         if self._schema is None:
             return None
         from ledgerlog_spark.arrow.stream_codec import decode_schema

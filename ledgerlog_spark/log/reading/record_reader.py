@@ -1,8 +1,8 @@
 """Reads the records or rows of a leader log: up to an end, or as a tail.
 
 A closed ledger is read up to its end in the list. An open ledger is read up to its last add
-confirmed, and a tail follows it until it is closed. The next ledger is read only after that, so
-that the records are in order and without a gap (LOGS.md#J13).
+confirmed, and a tail follows it until it is closed. The next ledger is read only after the end of
+this ledger, so that the records are in order and without a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Maximum bytes of new entries in a notification. These entries need no read request."""
+"""Maximum size of the new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
 """A number above all version numbers. A read with this version returns no history."""

@@ -58,8 +58,8 @@ class RowCursor(EntryCursor[RowBatch]):
     ) -> None:
         """Make a cursor over rows. `schema` is the encoded schema of the log."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
-        # One Arrow stream decodes all entries. A new stream for each entry would take three times
-        # as long.
+        # One Arrow stream decodes all entries, because a new stream for each entry takes three
+        # times as long.
         self._payloads: list[Any] = []
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))
 

@@ -124,13 +124,13 @@ class MemoryTree:
         return outcome
 
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Replace the data if the node still has `version`. None means any version."""
+        """Replace the data if the node still has `version`, or if `version` is None."""
         outcome = await self._write_one(SetNode(path, data, version), version)
         assert isinstance(outcome, Version)
         return outcome
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """Delete the node if it still has `version`. None means any version."""
+        """Delete the node if it still has `version`, or if `version` is None."""
         await self._write_one(DeleteNode(path, version), version)
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
@@ -138,7 +138,7 @@ class MemoryTree:
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads at least as new as now, even in a session that replaces this session."""
+        """Make later reads return the present or a newer state, even after a change of session."""
         checked_path(path)
         await self._view()
         self._catch_up()
@@ -172,7 +172,7 @@ class MemoryTree:
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
         """Watch the session: `on_replaced` is called after a new session has replaced it.
 
-        Before this call, the ephemeral nodes of the lost session are deleted.
+        The ephemeral nodes of the lost session are deleted before `on_replaced` is called.
         """
         return _add(self._session_watches, next(self._keys), on_replaced)
 

@@ -159,7 +159,7 @@ def test_a_ledger_is_explained(run: Run, client: BlockingClient, cluster: Cluste
         "auto-recovery is disabled: `ledgerlog autorecovery enable` enables it",
         "4 attempts failed, the last one because no bookie can take a copy",
         "(3 bookies run, and 4 are needed)",
-        "Start a bookie that the ledger does not name, or the one that is away",
+        "Start a bookie that the ledger does not name, or the bookie that is away",
         "the next one follows after 300 s",
         "no worker of ledgerlog runs",
     ):

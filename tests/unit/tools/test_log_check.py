@@ -184,7 +184,7 @@ CHANGES: dict[str, Callable[[LogHead], LogHead]] = {
     "but its history has 2 of them": lambda head: replace(
         head, history=Paged(recent=head.history.recent[1:])
     ),
-    "which are before those of version 1": lambda head: replace(
+    "which are before the offsets of version 1": lambda head: replace(
         head,
         history=Paged(
             recent=(*head.history.recent[:-1], replace(head.history.recent[-1], end_offset=10))
