@@ -40,7 +40,7 @@ LOG = "flights"
 BOOKIES = 4
 TASKS = 2
 ENTRY_BYTES = 8_192
-"""A small target size, so that the picture has many entries and shows the fragments."""
+"""Target size of entries: so small that the picture has many entries and shows the fragments."""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
 JVM_STOP_TIMEOUT_SECONDS = 15.0

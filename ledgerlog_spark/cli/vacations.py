@@ -41,7 +41,7 @@ from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPh
 
 POLL_SECONDS = 2.0
 LINE_SECONDS = 10.0
-"""Time between two lines of progress if the output is no terminal."""
+"""Time between two lines of progress if the output is not a terminal."""
 
 BLOCKED_SHOWN_MAX = 5
 
@@ -49,7 +49,10 @@ app = typer.Typer()
 
 BookieId = Annotated[str, typer.Argument(help="Bookie ID. `bookies list` shows all.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the ledgers, the bytes and the refusals only.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only show the ledgers and bytes to move, and reasons for a refusal."
+    ),
 ]
 Cancel = Annotated[bool, typer.Option("--cancel", help="End the vacation of the bookie.")]
 
@@ -78,7 +81,7 @@ class _Wish:
         if self.dry_run:
             return
         if held is not None and not self.yes:
-            # No event loop runs now, so Ctrl-C ends the question.
+            # No event loop runs now, so Ctrl-C ends the prompt.
             confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
         outcome = "may have begun"
         with contextlib.suppress(KeyboardInterrupt):

@@ -144,7 +144,8 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # This limit is larger than any record, so the append refuses a line that is cut off here.
+    # A line is cut off at this limit. The limit is larger than any record, so the append refuses
+    # such a line.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 

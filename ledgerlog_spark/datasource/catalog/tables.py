@@ -62,7 +62,7 @@ class Tables:
 
         Args:
             name: The name of the log; for a metadata table, a dot and the table's name follow.
-            travel: The option `versionAsOf` or `timestampAsOf`; empty for the newest version.
+            travel: The option `versionAsOf` or `timestampAsOf`; empty to load the newest version.
 
         Raises:
             LogNotFoundError: There is no such log.

@@ -22,8 +22,8 @@ The answer contains `format` 1 and one of the following. Except for a micro-batc
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
   the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains the other input of the tasks in the JVM. A
-  stored schema may have a `filter` for its rows (see `skipping.row_filters`).
+- `plan`: the `ScanPlan`. Then the answer also contains all other input that the tasks in the JVM
+  need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
