@@ -70,7 +70,7 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
 
 
 def _phase(vacation: Versioned[Vacation] | None) -> str | None:
-    """The kind and the phase of the bookie's vacation; None without one."""
+    """The kind and the phase of the bookie's vacation; None if there is no vacation."""
     if vacation is None:
         return None
     return f"{vacation.value.kind.value}: {vacation.value.phase.value}"

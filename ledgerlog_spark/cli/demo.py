@@ -274,7 +274,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """The number of rows of `source` that are also in `read`, in any order."""
+    """The number of rows that are in both `source` and `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -172,7 +172,7 @@ def _time(wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """One ledger of one queue. `problem` is the reason why its node cannot be read, or empty."""
+    """One ledger of one queue. If its node cannot be read, `problem` is the reason."""
 
     ledger_id: int
     queue: str
@@ -241,7 +241,7 @@ async def _queued(
 
 
 async def _bookies(stores: MetadataStores, name: str, ledger_id: int) -> Sequence[str] | None:
-    """The bookies for which a ledger waits; None if it has just left the queue."""
+    """The bookies for which a ledger waits; None if the ledger has just left the queue."""
     if name == "marks":
         mark = await stores.marks.load(ledger_id)
         return None if mark is None else mark.replicas

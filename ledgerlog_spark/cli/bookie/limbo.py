@@ -46,7 +46,7 @@ MEANINGS = {
 }
 
 app = group(
-    "Show the ledgers that may have lost records on a bookie, accept losses, and report one.",
+    "Show the ledgers that may have lost records on a bookie, accept losses, or report a loss.",
     "ledgerlog bookie limbo list --bookie-id bookie-0",
 )
 BookieId = Annotated[

@@ -138,7 +138,7 @@ def show(
 
 
 def _away_text(away: Sequence[str]) -> str | None:
-    """Explain what the absence of bookies means for the log; None if no bookie is away."""
+    """Explain how the log suffers from bookies that are away; None if there is no such bookie."""
     if not away:
         return None
     return (

@@ -169,7 +169,7 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values. In a terminal, wait for the result of each line before the next line."""
+    """Append all values. In a terminal, wait for each result before reading the next line."""
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []

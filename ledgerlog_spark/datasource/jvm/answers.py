@@ -191,7 +191,7 @@ def _delegated(reason: str, options: dict[str, str]) -> dict[str, Any]:
 
 
 def _check_read_here(plan: ScanPlan, password: bytes) -> None:
-    """Raise ConversionNeededError if the Python source has to report a wrong password."""
+    """Raise ConversionNeededError for a wrong password, so that the Python source reports it."""
     for ledger_id, metadata in plan.ledgers.items():
         try:
             check_ledger_password(ledger_id, metadata, password)

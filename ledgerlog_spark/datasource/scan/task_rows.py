@@ -47,7 +47,7 @@ def task_rows(
     the name in the log only in case causes an error.
 
     Raises:
-        DataLossError: No bookie has some listed rows.
+        DataLossError: Some listed rows are on no bookie.
         EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry;
             retriable.
         DigestMismatchError: No bookie has a valid copy of an entry.
