@@ -50,7 +50,7 @@ def place(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Set the place of a bookie, instead of the place in the bookie's own settings.
+    """Set the place of a bookie. It overrides the place in the bookie's own settings.
 
     Clients use the new place within a minute. Entries that are stored already are
     not moved by this command.
@@ -111,7 +111,8 @@ def policy(
         str | None,
         typer.Option(
             metavar="HOSTS",
-            help="different, or same: allow two copies on one computer if there are too few.",
+            help="different, or same: allow two copies on one computer if there are too few "
+            "computers.",
         ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,

@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 
 zookeeper = group("Run the ZooKeeper server that PySpark contains.", ZOOKEEPER_EXAMPLE)
 bookie = group(
-    "Run one bookie, or examine, repair or delete the files of a stopped one.", BOOKIE_EXAMPLE
+    "Run one bookie, or examine, repair or delete the files of a stopped bookie.", BOOKIE_EXAMPLE
 )
 upkeep = group("Run the service that merges logs and deletes expired data.", UPKEEP_EXAMPLE)
 

@@ -37,7 +37,7 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot of a log with a schema.
+    """Return the snapshot with the schema of its rows.
 
     A log of records stores no schema, so this function adds the schema of records.
     """

@@ -138,7 +138,7 @@ def show(
 
 
 def _away_text(away: Sequence[str]) -> str | None:
-    """Explain how the log suffers from bookies that are away; None if there is no such bookie."""
+    """Explain which entries lack copies because bookies are away; None if no bookie is away."""
     if not away:
         return None
     return (
