@@ -1,4 +1,4 @@
-"""The `ledgerlog` command. Its output is tables for people, or JSON for scripts.
+"""The `ledgerlog` command, which prints tables for people, or JSON for scripts.
 
 - `main`: the command line, and the exit codes of errors. `cluster`, `logs`, `ledgers`, `bookies`,
   `placement`, `vacations`, `bookie`, `autorecovery`, `local`, `servers`, `probes`, `doctor`,

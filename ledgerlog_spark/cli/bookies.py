@@ -43,7 +43,7 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 async def _with_figures(uri: str, bookies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add the place and the figures of each bookie, which running bookies report."""
+    """Add to each bookie its place, and the figures that the bookie reports if it runs."""
     async with metadata(uri) as stores, ControlServices(stores.registration) as services:
         topology = await stores.topologies.read()
         places = Topology() if topology is None else topology.value
@@ -70,14 +70,14 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
 
 
 def _phase(vacation: Versioned[Vacation] | None) -> str | None:
-    """The kind and the phase of the bookie's vacation; None without one."""
+    """The kind and the phase of the bookie's vacation; None if there is no vacation."""
     if vacation is None:
         return None
     return f"{vacation.value.kind.value}: {vacation.value.phase.value}"
 
 
 def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
-    """The figures of a bookie; None for each if it did not report them."""
+    """The figures of a bookie. Figures that the bookie did not report are None."""
     if reply is None:
         return dict.fromkeys(FIGURES)
     is_measured = reply.total_bytes > 0

@@ -30,12 +30,13 @@ app = group("Create, show or delete the metadata of a cluster.", "ledgerlog clus
 
 @app.command("init", epilog="Example: ledgerlog cluster init -u zk://127.0.0.1:2181/ledgers")
 def init(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
-    """Create the metadata of a new cluster, and refuse if a cluster exists.
+    """Create the metadata of a new cluster. Fail if a cluster exists.
 
     The first bookie of a cluster also creates the metadata, if it is missing.
-    The scheme of the URI determines the layout of the ledgers: `zk` and
-    `zk+hierarchical` mean the hierarchical layout, `zk+longhierarchical` the
-    layout whose paths have all digits of an ID, and `zk+flat` the flat one.
+    The scheme of the URI determines the layout of the ledgers. `zk` and
+    `zk+hierarchical` mean the hierarchical layout. `zk+longhierarchical` means
+    the layout whose paths have all digits of an ID. `zk+flat` means the flat
+    layout.
     """
 
     async def work() -> tuple[str, str]:
@@ -121,7 +122,7 @@ def nuke(
         typer.Option(metavar="ID", help="Instance ID of the cluster, as `cluster info` shows it."),
     ],
     delete: Annotated[
-        bool, typer.Option("--delete", help="Delete the metadata. The default only shows it.")
+        bool, typer.Option("--delete", help="Delete the metadata; default: only show it.")
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -129,10 +130,11 @@ def nuke(
 ) -> None:
     """Delete the metadata of a cluster: all its ledgers and logs are lost for ever.
 
-    Without --delete, the command only shows what it would delete. It refuses
-    another instance ID, and a cluster with a registered bookie. The
-    directories of the bookies are not changed: delete each with `ledgerlog
-    bookie format`. After an interruption, run the same command again.
+    Without --delete, the command only shows what it would delete. It fails if
+    the cluster has another instance ID, or if a bookie is registered. The
+    directories of the bookies are not changed: delete each directory with
+    `ledgerlog bookie format`. After an interruption, run the same command
+    again.
     """
     asyncio.run(_nuke(uri, instance_id, is_dry=not delete, yes=yes, as_json=as_json))
 
@@ -177,7 +179,7 @@ def _counts(found: FoundCluster) -> dict[str, Any]:
 
 
 async def _ledgers(stores: MetadataStores) -> int | None:
-    """The number of ledgers; None if a node among them does not have the name of a ledger."""
+    """The number of ledgers; None if the name of a node is not the name of a ledger."""
     try:
         return sum([1 async for _ in stores.ledgers.ids()])
     except MetadataFormatError:

@@ -40,7 +40,7 @@ LOG = "flights"
 BOOKIES = 4
 TASKS = 2
 ENTRY_BYTES = 8_192
-"""A small target size, so that the picture has many entries and shows the fragments."""
+"""Target size of entries: so small that the picture has many entries and shows the fragments."""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
 JVM_STOP_TIMEOUT_SECONDS = 15.0
@@ -274,7 +274,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """The number of rows of `source` that are also in `read`, in any order."""
+    """The number of rows that are in both `source` and `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

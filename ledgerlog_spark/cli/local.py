@@ -52,12 +52,12 @@ def up(
         int | None,
         typer.Option(
             metavar="N",
-            help="Number of bookies. The default is the number of the last start, or 4 for a new "
+            help="Number of bookies. The default is the number at the last start, or 4 for a new "
             "cluster. The number cannot be reduced.",
         ),
     ] = None,
     detach: Annotated[
-        bool, typer.Option("--detach", help="Return while the processes continue to run.")
+        bool, typer.Option("--detach", help="Return after the start, and let the processes run.")
     ] = False,
     upkeep: Annotated[
         bool,

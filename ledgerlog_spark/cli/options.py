@@ -116,7 +116,7 @@ async def metadata(uri: str) -> AsyncIterator[MetadataStores]:
 def require_listener(uri: str) -> None:
     """Raise an error if `uri` is the default URI and no program listens on its port.
 
-    This error is immediate, for new users without a cluster. A connection to ZooKeeper would fail
+    So a new user without a cluster gets an error immediately. A connection to ZooKeeper would fail
     only after its timeout.
     """
     if uri != SERVICE_URI_DEFAULT:

@@ -44,16 +44,16 @@ def place(
     clear: Annotated[
         bool,
         typer.Option(
-            "--clear", help="Delete the places that this command set before, then set the options."
+            "--clear", help="First delete the place of the bookie that this command set earlier."
         ),
     ] = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Set the place of a bookie. It replaces the place in the bookie's own settings.
+    """Set the place of a bookie. It overrides the place in the bookie's own settings.
 
-    Clients use it within a minute. Entries that are stored already are not moved
-    by this command.
+    Clients use the new place within a minute. Entries that are stored already are
+    not moved by this command.
     """
     given = {"rack": rack, "region": region, "host": host}
     place = {name: checked_place_name(value) for name, value in given.items() if value is not None}
@@ -92,10 +92,12 @@ def place(
 @app.command("policy", epilog="Example: ledgerlog bookies policy --min-racks 3 --enforce racks")
 def policy(
     min_racks: Annotated[
-        int | None, typer.Option(metavar="N", help="Racks for the copies of an entry.")
+        int | None,
+        typer.Option(metavar="N", help="Minimum number of racks for the copies of an entry."),
     ] = None,
     min_regions: Annotated[
-        int | None, typer.Option(metavar="N", help="Regions for the copies of an entry.")
+        int | None,
+        typer.Option(metavar="N", help="Minimum number of regions for the copies of an entry."),
     ] = None,
     enforce: Annotated[
         str | None,
@@ -109,7 +111,8 @@ def policy(
         str | None,
         typer.Option(
             metavar="HOSTS",
-            help="different, or same: allow two copies on one computer if there are too few.",
+            help="different, or same: allow two copies on one computer if there are too few "
+            "computers.",
         ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
@@ -188,7 +191,7 @@ async def _changed(uri: str, change: Any) -> dict[str, Any]:
 
 
 async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
-    """The bookies that have ever joined the cluster, and those that the topology names."""
+    """The bookies that have ever joined the cluster, and the bookies that the topology names."""
     registered = stores.registration
     names = {*await registered.writable(), *await registered.read_only()}
     return sorted(names | {*await registered.known(), *topology.bookies})

@@ -13,7 +13,7 @@ from ledgerlog_spark.model import Quorum
 from ledgerlog_spark.tools.probes import Probe, probe_bookie, probe_cluster
 
 Timeout = Annotated[
-    float, typer.Option(metavar="SECONDS", help="Longest time of the test.", min=0.1)
+    float, typer.Option(metavar="SECONDS", help="Maximum time for the test.", min=0.1)
 ]
 ENTRY_BYTES_MAX = 1 << 20
 
@@ -30,10 +30,13 @@ def simpletest(
     ] = 100,
     ensemble: Annotated[int, typer.Option(metavar="E", help="Number of bookies.", min=1)] = 3,
     write_quorum: Annotated[
-        int, typer.Option(metavar="QW", help="Copies of each entry.", min=1)
+        int, typer.Option(metavar="QW", help="Number of copies of each entry.", min=1)
     ] = 3,
     ack_quorum: Annotated[
-        int, typer.Option(metavar="QA", help="Copies before an entry is acknowledged.", min=1)
+        int,
+        typer.Option(
+            metavar="QA", help="Number of copies on disk before an entry is acknowledged.", min=1
+        ),
     ] = 2,
     timeout: Timeout = 60.0,
     uri: ServiceUri = DEFAULT_URI,

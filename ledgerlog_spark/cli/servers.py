@@ -28,7 +28,7 @@ LOOK_SECONDS = 0.5
 
 zookeeper = group("Run the ZooKeeper server that PySpark contains.", ZOOKEEPER_EXAMPLE)
 bookie = group(
-    "Run one bookie, or examine, repair or delete the files of a stopped one.", BOOKIE_EXAMPLE
+    "Run one bookie, or examine, repair or delete the files of a stopped bookie.", BOOKIE_EXAMPLE
 )
 upkeep = group("Run the service that merges logs and deletes expired data.", UPKEEP_EXAMPLE)
 
@@ -80,11 +80,15 @@ def run_upkeep(
     interval: Annotated[
         float, typer.Option(metavar="SECONDS", help="Time between two passes.", min=1)
     ] = INTERVAL_SECONDS,
-    once: Annotated[bool, typer.Option("--once", help="Run one pass and end; for cron.")] = False,
+    once: Annotated[
+        bool, typer.Option("--once", help="Run one pass and exit, for example under cron.")
+    ] = False,
     wait: Annotated[
         float,
         typer.Option(
-            metavar="SECONDS", help="With --once: time to wait for another process.", min=0
+            metavar="SECONDS",
+            help="With --once: maximum time to wait while another process holds the lease.",
+            min=0,
         ),
     ] = 0.0,
     uri: ServiceUri = DEFAULT_URI,

@@ -41,7 +41,7 @@ from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPh
 
 POLL_SECONDS = 2.0
 LINE_SECONDS = 10.0
-"""Time between two lines of progress if the output is no terminal."""
+"""Time between two lines of progress if the output is not a terminal."""
 
 BLOCKED_SHOWN_MAX = 5
 
@@ -49,7 +49,10 @@ app = typer.Typer()
 
 BookieId = Annotated[str, typer.Argument(help="Bookie ID. `bookies list` shows all.")]
 DryRun = Annotated[
-    bool, typer.Option("--dry-run", help="Show the ledgers, the bytes and the refusals only.")
+    bool,
+    typer.Option(
+        "--dry-run", help="Only show the ledgers and bytes to move, and reasons for a refusal."
+    ),
 ]
 Cancel = Annotated[bool, typer.Option("--cancel", help="End the vacation of the bookie.")]
 
@@ -78,7 +81,7 @@ class _Wish:
         if self.dry_run:
             return
         if held is not None and not self.yes:
-            # No event loop runs now, so Ctrl-C ends the question.
+            # No event loop runs now, so Ctrl-C ends the prompt.
             confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
         outcome = "may have begun"
         with contextlib.suppress(KeyboardInterrupt):
@@ -105,8 +108,8 @@ def drain(
 ) -> None:
     """Move all entries of a bookie to other bookies. The bookie becomes read-only.
 
-    `--cancel` makes the bookie writable again, even after the end. Ctrl-C ends
-    only the display of the progress.
+    `--cancel` makes the bookie writable again, even after all entries have
+    moved. Ctrl-C ends only the display of the progress.
     """
     _Wish(VacationKind.DRAIN, bookie_id, dry_run, cancel, yes, uri, as_json).run()
 
@@ -146,7 +149,7 @@ def recover(
 
 
 async def _look(wish: _Wish) -> Holdings | None:
-    """Print what a new vacation would move, and return it; None if the vacation exists already."""
+    """Print and return the holdings of the bookie; None if the vacation exists already."""
     async with metadata(wish.uri) as stores:
         found = await stores.vacations.load(wish.bookie_id)
         if found is None or wish.dry_run:
@@ -164,7 +167,7 @@ async def _look(wish: _Wish) -> Holdings | None:
 async def _begin(wish: _Wish, held: Holdings) -> None:
     """Write a new vacation."""
     async with metadata(wish.uri) as stores:
-        # While the command waited for the answer, another vacation may have begun.
+        # While the command waited for the confirmation, another vacation may have begun.
         _refuse(wish, _reasons(wish, held, await surroundings(stores, wish.bookie_id)))
         await _write(stores, wish)
 
@@ -176,7 +179,7 @@ async def _show(wish: _Wish) -> None:
 
 
 async def _survey(stores: MetadataStores, wish: _Wish) -> Holdings:
-    """Print what the bookie holds, and raise an error if the vacation is refused."""
+    """Print the holdings of the bookie. Raise an error if the vacation is refused."""
     held, around = await asyncio.gather(
         holdings(stores, wish.bookie_id), surroundings(stores, wish.bookie_id)
     )

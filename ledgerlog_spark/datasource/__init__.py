@@ -2,10 +2,11 @@
 
 - `source`: the entry point for Spark. `configure`: settings of a session. `worker`: settings of a
   Python worker.
-- `jar`: the jar of the JVM engine. `jvm`: plans for this engine. `catalog`: logs as its tables.
+- `jar`: the jar of the JVM engine. `jvm`: plans scans for this engine. `catalog`: answers the
+  requests of this engine's catalog, whose tables are logs.
 - `options`: parsed options. `cluster`: the client of the cluster.
 - `scan`: batch reads. `write`: batch writes. `stream`: the streaming source and sink.
-- `skipping`: finds the entries that a query does not need, from the statistics of the log.
+- `skipping`: uses the statistics of the log to find the entries that a query does not need.
 - `schemas`: the schema that a scan shows, and Spark's rule for upper and lower case in names.
 """
 

@@ -26,8 +26,8 @@ Configured = TypeVar("Configured")
 _logger = logging.getLogger("ledgerlog_spark")
 
 RUN_TIME = {
-    # With a smaller value, Spark computes the size of a batch after every row, and writes take 2.7
-    # times as long (measured).
+    # With a smaller value, Spark computes the size of a batch after every row, and a write takes
+    # 2.7 times as long (measured).
     "spark.sql.execution.arrow.maxBytesPerBatch": "2147483647",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
 }

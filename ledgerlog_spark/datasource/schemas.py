@@ -37,9 +37,9 @@ def records_schema() -> bytes:
 
 
 def with_records_schema(snapshot: LogSnapshot) -> LogSnapshot:
-    """Return the snapshot.
+    """Return the snapshot with the schema of its rows.
 
-    If its log is a log of records, which stores no schema, add the schema of records.
+    A log of records stores no schema, so this function adds the schema of records.
     """
     if snapshot.content is not LogContent.RECORDS:
         return snapshot

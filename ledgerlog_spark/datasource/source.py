@@ -119,9 +119,9 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def options_of_read(self, schema: StructType) -> dict[str, str]:
-        """The given options.
+        """The options of a read.
 
-        If they select neither a log nor a ledger, the options of the table are added.
+        If the given options select neither a log nor a ledger, the options of the table are added.
         """
         from ledgerlog_spark.datasource.options.sql_table import table_options_in
 

@@ -20,17 +20,31 @@ app = typer.Typer()
 def run_autorecovery(
     rate: Annotated[
         float,
-        typer.Option(metavar="MIB", help="MiB that are copied in a second; 0 for no limit.", min=0),
+        typer.Option(
+            metavar="MIB",
+            help="Maximum number of MiB that are copied in a second; 0 for no limit.",
+            min=0,
+        ),
     ] = 0.0,
     check_rate: Annotated[
         float,
-        typer.Option(metavar="MIB", help="MiB that the digest check reads in a second.", min=0.1),
+        typer.Option(
+            metavar="MIB",
+            help="Maximum number of MiB that the digest check reads in a second.",
+            min=0.1,
+        ),
     ] = 16.0,
     jobs: Annotated[
-        int, typer.Option(metavar="N", help="Ledgers that are healed together.", min=1, max=64)
+        int,
+        typer.Option(
+            metavar="N", help="Maximum number of ledgers that are healed at a time.", min=1, max=64
+        ),
     ] = 8,
     member: Annotated[
-        str, typer.Option("--id", metavar="HOST:PORT", help="Id in the nodes of auto-recovery.")
+        str,
+        typer.Option(
+            "--id", metavar="HOST:PORT", help="ID of this process in the nodes of auto-recovery."
+        ),
     ] = "",
     uri: ServiceUri = DEFAULT_URI,
 ) -> None:
@@ -38,8 +52,8 @@ def run_autorecovery(
 
     The process finds ledgers that lack copies, and copies their entries to
     other bookies. Several such processes may run: one of them audits, and all
-    copy. They work together with the auto-recovery of Apache BookKeeper. A
-    process can be killed at any time.
+    of them copy entries. They work together with the auto-recovery of Apache
+    BookKeeper. A process can be killed at any time.
     """
     from ledgerlog_spark.autorecovery.audit.service import settings_at
     from ledgerlog_spark.autorecovery.daemon import AutoRecoveryDaemon, default_id

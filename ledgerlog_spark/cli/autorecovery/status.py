@@ -172,7 +172,7 @@ def _time(wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """One ledger of one queue. `problem` is the reason why its node cannot be read, or empty."""
+    """One ledger of one queue. If its node cannot be read, `problem` is the reason."""
 
     ledger_id: int
     queue: str
@@ -190,10 +190,11 @@ def queue(
         ),
     ] = None,
     bookie_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Only ledgers that wait for this bookie.")
+        str | None, typer.Option(metavar="ID", help="List only ledgers that wait for this bookie.")
     ] = None,
     limit: Annotated[
-        int, typer.Option(metavar="N", help="Largest number of ledgers of each queue.", min=1)
+        int,
+        typer.Option(metavar="N", help="Maximum number of ledgers to list from each queue.", min=1),
     ] = LIMIT,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -201,9 +202,9 @@ def queue(
     """List the ledgers that wait for auto-recovery.
 
     `marks` is the queue that Apache's workers share: ledgers with lost
-    bookies. `holes` has ledgers of which running bookies lack copies, `moves`
-    those with copies that must move, and `unreadable` those with entries that
-    no bookie returned.
+    bookies. `holes` contains ledgers of which running bookies lack copies.
+    `moves` contains ledgers with copies that must move. `unreadable` contains
+    ledgers with entries that no bookie returned.
     """
     if kind is not None and kind not in QUEUES:
         raise ConfigurationError(f"--kind {kind!r} is not a queue: pass {', '.join(QUEUES)}")
@@ -240,7 +241,7 @@ async def _queued(
 
 
 async def _bookies(stores: MetadataStores, name: str, ledger_id: int) -> Sequence[str] | None:
-    """The bookies for which a ledger waits; None if it has just left the queue."""
+    """The bookies for which a ledger waits; None if the ledger has just left the queue."""
     if name == "marks":
         mark = await stores.marks.load(ledger_id)
         return None if mark is None else mark.replicas

@@ -44,7 +44,8 @@ def disable(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """Disable auto-recovery for the whole cluster, for example during an upgrade.
 
     No auditor marks ledgers, and no worker begins with a ledger, until
-    `autorecovery enable`. The daemons of Apache BookKeeper obey too.
+    `autorecovery enable`. The daemons of Apache BookKeeper also obey this
+    setting.
     """
     is_changed = with_stores(uri, lambda stores: stores.recovery_switch.disable())
     then = "is disabled" if is_changed else "was disabled already"

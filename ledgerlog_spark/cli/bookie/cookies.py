@@ -162,9 +162,10 @@ def fix(
 ) -> None:
     """Write the new path of a moved directory into its files and the metadata store.
 
-    The bookie must not run. Its ID stays: if only its address or port has
-    changed, start it with its old --bookie-id instead. An empty directory, an
-    older copy and the directory of another bookie are refused.
+    The bookie must not run. Its ID does not change. If only the address or
+    port of the bookie has changed, start it with its old --bookie-id instead.
+    An empty directory, an older copy and the directory of another bookie are
+    refused.
     """
     from bookie_server.tools.cookies import fix as run_fix
 
@@ -185,7 +186,9 @@ def fix(
 
 @app.command("delete", epilog="Example: ledgerlog bookie cookie delete bookie-0")
 def delete(
-    bookie_id: Annotated[str, typer.Argument(metavar="ID", help="ID of a bookie that is gone.")],
+    bookie_id: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of the bookie whose data is lost.")
+    ],
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,

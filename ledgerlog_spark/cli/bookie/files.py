@@ -67,14 +67,14 @@ def with_directory(path: Path, work: Callable[[RestingDirectory], Coroutine[Any,
 def check(
     directory: Directory,
     limit: Annotated[
-        int, typer.Option(metavar="N", help="Largest number of defects to print.", min=1)
+        int, typer.Option(metavar="N", help="Maximum number of defects to print.", min=1)
     ] = LIMIT,
     as_json: AsJson = False,
 ) -> None:
     """Verify all checksums, index pointers, live bytes, and the MANIFEST of a bookie.
 
-    The exit code is 1 if there is a defect. The last line has the numbers of
-    verified parts.
+    The exit code is 1 if there is a defect. The last line contains the
+    numbers of verified parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -141,9 +141,10 @@ def dump(
     An entry is written as the bookie stores it: 32 bytes of header, the
     digest, and the payload. By default, each line has the entry ID and the
     stored bytes in hex digits. With --raw, each entry is its length in 4
-    bytes (big-endian) and the stored bytes. Standard error gets the number of
-    entries, and the IDs that are missing or not readable. The exit code is 1
-    if an entry is not readable, or if a damaged file may have more entries.
+    bytes (big-endian) and the stored bytes. The number of entries, and the IDs
+    that are missing or not readable, are written to standard error. The exit
+    code is 1 if an entry is not readable, or if a damaged file may have more
+    entries.
     """
     if raw and as_json:
         raise ConfigurationError("--raw and --json exclude each other: pass one of them")

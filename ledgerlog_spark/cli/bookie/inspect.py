@@ -22,7 +22,7 @@ inspect = group(
 File = Annotated[
     str, typer.Argument(metavar="FILE", help="ID or name of a file, as in `inspect manifest`.")
 ]
-Limit = Annotated[int, typer.Option(metavar="N", help="Largest number of rows.", min=1)]
+Limit = Annotated[int, typer.Option(metavar="N", help="Maximum number of rows to print.", min=1)]
 
 
 def start_option(what: str) -> Any:
@@ -149,7 +149,7 @@ def inspect_journal(
     directory: Directory,
     file: Annotated[
         str | None,
-        typer.Argument(metavar="FILE", help="Name of a journal file, to show its copies."),
+        typer.Argument(metavar="FILE", help="Name of a journal file whose copies are shown."),
     ] = None,
     start: Annotated[int, start_option("sequence, or offset in the journal file,")] = 0,
     limit: Limit = LIMIT,
@@ -157,9 +157,9 @@ def inspect_journal(
 ) -> None:
     """Show the journal: its files, and the records of open entry-log files in their order.
 
-    A start writes the needed copies of groups from the journal files to the
-    entry-log files, and then replays the open entry-log files. With FILE,
-    only the copies in this journal file are shown, by offset.
+    When the bookie starts, it writes the needed copies of groups from the
+    journal files to the entry-log files, and then replays the open entry-log
+    files. With FILE, only the copies in this journal file are shown, by offset.
     """
     from bookie_server.tools import inspect as tools
     from bookie_server.tools.journal_files import journal_copies, journal_files

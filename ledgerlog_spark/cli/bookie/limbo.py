@@ -46,7 +46,7 @@ MEANINGS = {
 }
 
 app = group(
-    "Show the ledgers that may have lost records on a bookie, accept losses, and report one.",
+    "Show the ledgers that may have lost records on a bookie, accept losses, or report a loss.",
     "ledgerlog bookie limbo list --bookie-id bookie-0",
 )
 BookieId = Annotated[
@@ -69,7 +69,7 @@ def list_limbo(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """List the ledgers in limbo on a running bookie, and the state of its repair.
+    """List the ledgers in limbo on a running bookie, and the state of the repair.
 
     In limbo, the bookie serves the entries that it has, but it does not deny
     that other entries exist. The exit code is 1 if a ledger needs an operator.
@@ -131,7 +131,7 @@ def accept(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Give up the entries of a ledger that no other bookie has.
+    """Give up the lost entries of a ledger, if no other bookie has them.
 
     The bookie repairs the ledger once more. If entries are still missing, it
     records them in its file AUDIT and in ZooKeeper, and denies from then on
@@ -183,7 +183,8 @@ def raise_doubt(
     A bookie detects most losses at its start. Use this command after a loss
     that it cannot detect, such as a restored file. The bookie then compares
     all its ledgers with other bookies, and fetches the entries that it lacks.
-    Until the end, it does not deny that an entry exists.
+    Until a ledger is repaired, the bookie does not deny that an entry of this
+    ledger exists.
     """
     if not reason.strip():
         raise ConfigurationError("--reason is empty: describe the possible loss")

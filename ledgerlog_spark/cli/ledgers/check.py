@@ -35,7 +35,7 @@ def check(
         bool, typer.Option("--notes", help="Also print findings that need no action.")
     ] = False,
     limit: Annotated[
-        int, typer.Option(metavar="N", help="Largest number of findings to print.", min=1)
+        int, typer.Option(metavar="N", help="Maximum number of findings to print.", min=1)
     ] = LIMIT,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,

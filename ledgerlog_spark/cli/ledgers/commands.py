@@ -79,7 +79,7 @@ def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
 def list_ledgers(
     bookie_id: Annotated[
         str | None,
-        typer.Option(metavar="ID", help="Only ledgers that name this bookie in a fragment."),
+        typer.Option(metavar="ID", help="List only ledgers that name this bookie in a fragment."),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
@@ -106,7 +106,7 @@ def described(walked: WalkedLedger) -> dict[str, Any]:
 
 
 def _names(found: dict[str, Any], bookie_id: str) -> bool:
-    """Whether a fragment of the ledger has this bookie. Unreadable metadata may have it."""
+    """Whether a fragment names this bookie, or may name it because the metadata is unreadable."""
     fragments = found.get("fragments")
     return fragments is None or any(bookie_id in each["ensemble"] for each in fragments)
 

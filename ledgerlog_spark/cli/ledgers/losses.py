@@ -42,7 +42,8 @@ def accept(
     force: Annotated[
         bool,
         typer.Option(
-            "--force", help="Also give up entries that a bookie without an answer may still have."
+            "--force",
+            help="Also give up entries that a bookie may still have because it does not answer.",
         ),
     ] = False,
     yes: Yes = False,
@@ -51,11 +52,11 @@ def accept(
 ) -> None:
     """Give up the entries of a ledger that auto-recovery could not read anywhere.
 
-    All copies are read once more, and the command refuses if one is intact.
-    Then the entries, the time, the reason and your name are recorded in
+    All copies are read once more. If a copy is intact, the command fails.
+    Otherwise the entries, the time, the reason and your name are recorded in
     ZooKeeper, and auto-recovery does not look for these entries any more. The
     ledger does not become shorter: reads of these entries still fail. Without
-    --force, the command refuses while a bookie may still have an entry.
+    --force, the command fails while a bookie may still have an entry.
     """
     if not reason.strip():
         raise ConfigurationError("--reason is empty: write why the loss is accepted")

@@ -35,8 +35,9 @@ def export(
 ) -> None:
     """Write the metadata of a ledger as JSON, for `import`.
 
-    The file has the password of the ledger, as ZooKeeper has it. So only its
-    owner can read a file that --output makes. The entries are not exported.
+    The file contains the password of the ledger, as stored in ZooKeeper. So if
+    --output creates the file, only the owner of the file can read it. The
+    entries are not exported.
     """
 
     async def work() -> ExportedRecord:
@@ -70,7 +71,7 @@ def import_record(
         int | None,
         typer.Option(
             metavar="N",
-            help="Replace the record of an existing ledger, if it still has this version.",
+            help="Replace the record of an existing ledger if the record still has this version.",
             min=0,
         ),
     ] = None,
@@ -80,11 +81,11 @@ def import_record(
 ) -> None:
     """Write the metadata of a ledger from a file, which `export` has written.
 
-    If the ledger exists, the command refuses, unless --replace-version names
-    the current version of its record. It also refuses a file of another
-    cluster, and a file that would open a ledger again or move its end. After
-    a ledger was deleted, its bookies delete its entries: an import does not
-    bring entries back.
+    The record of an existing ledger is replaced only if --replace-version
+    names the current version of the record. The command refuses a file of
+    another cluster, and a file that would open a ledger again or move its end.
+    After a ledger was deleted, its bookies delete its entries: an import does
+    not bring entries back.
     """
     try:
         with path.open("rb") as file:
@@ -131,7 +132,7 @@ async def _import(
 async def _found(
     stores: MetadataStores, ledger_id: int
 ) -> Versioned[LedgerMetadata] | Versioned[None] | None:
-    """The record of a ledger; None without one. Its value is None if it cannot be decoded."""
+    """The record of a ledger, if it exists. A value that cannot be decoded becomes None."""
     try:
         return await stores.ledgers.load(ledger_id)
     except LedgerNotFoundError:

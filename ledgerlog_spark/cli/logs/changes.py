@@ -221,8 +221,9 @@ def truncate(
 def _end_at(log: BlockingLog, before: str) -> int:
     """The end offset of the log at a time.
 
-    If the log has no version of that time, the result is the end of the newest range whose rows are
-    all older. This happens if the versions have expired, and for each leader log.
+    If the log has no version of that time, the result is the end of the newest range with only
+    rows that are older than the time. This is the case if the versions have expired, and for each
+    leader log.
     """
     wall_ms = time_ms(before, "--before")
     try:

@@ -138,7 +138,7 @@ def show(
 
 
 def _away_text(away: Sequence[str]) -> str | None:
-    """Explain what the absence of bookies means for the log; None if no bookie is away."""
+    """Explain which entries lack copies because bookies are away; None if no bookie is away."""
     if not away:
         return None
     return (

@@ -27,7 +27,7 @@ def time_text(wall_ms: int) -> str:
 
 
 def shown_bytes(value: bytes) -> str:
-    """The bytes as text. If they are not printable UTF-8, the result is a Python literal."""
+    """The text of the bytes; a Python literal if the bytes are not printable UTF-8."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)

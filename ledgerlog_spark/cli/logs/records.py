@@ -144,7 +144,8 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # This limit is larger than any record, so the append refuses a line that is cut off here.
+    # A line is cut off at this limit. The limit is larger than any record, so the append refuses
+    # such a line.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
@@ -168,7 +169,7 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values. In a terminal, wait for the result of each line before the next line."""
+    """Append all values. In a terminal, wait for each result before reading the next line."""
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []

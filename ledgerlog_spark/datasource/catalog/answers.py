@@ -1,9 +1,9 @@
 """The answer to one request of the catalog, as values that `json.dumps` accepts.
 
 A request contains `format` 1, `catalog` with the kind of the request, the `options` of the catalog,
-and the arguments for this kind. An answer contains `format` 1, and the result for the kind or an
-`error`. An error contains its class as `kind`, its `message` and its `fields`, so that the catalog
-can raise Spark's exception for this error, without a Python traceback.
+and the arguments for this kind. An answer contains `format` 1, and either the result for this kind
+or an `error`. An error contains its class as `kind`, its `message` and its `fields`, so that the
+catalog can raise Spark's exception for this error, without a Python traceback.
 """
 
 from __future__ import annotations

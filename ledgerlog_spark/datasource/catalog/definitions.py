@@ -41,7 +41,7 @@ class Definition:
 
     Attributes:
         schema_json: The columns, as Spark's JSON.
-        comment: The comment of the table; empty without a comment.
+        comment: The comment of the table; empty if there is no comment.
         properties: Properties of the log that differ from their defaults, by name.
     """
 
@@ -135,7 +135,7 @@ def _not_nullable(data_type: Any, path: str) -> Iterator[str]:
 def added_columns(
     log: str, current_json: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
 ) -> str:
-    """The schema of the added columns and fields only, as Spark's JSON.
+    """A schema with only the added columns and fields, as Spark's JSON.
 
     Args:
         log: The name of the log.

@@ -62,7 +62,7 @@ class Tables:
 
         Args:
             name: The name of the log; for a metadata table, a dot and the table's name follow.
-            travel: The option `versionAsOf` or `timestampAsOf`; empty for the newest version.
+            travel: The option `versionAsOf` or `timestampAsOf`; empty to load the newest version.
 
         Raises:
             LogNotFoundError: There is no such log.
@@ -192,7 +192,7 @@ class Tables:
         self._overwrite(options, definition.schema_json)
 
     def truncate(self, name: str, log_id: str) -> None:
-        """Create a version without rows, unless the log has no rows.
+        """If the log has rows, create a version without rows.
 
         Raises the errors of `begin_job` and of a commit.
         """

@@ -1,8 +1,8 @@
 """Computes aggregates from the list of a log, for queries without groups and filters.
 
-No rows are read, because the list has exact numbers of rows, and bounds and null counts of columns.
-But a scan would fail or skip rows if a listed ledger was deleted or ends too early, or if the
-password is wrong. So the metadata of all ledgers of the scan is checked first.
+No rows are read, because the list contains exact row counts, and the bounds and null counts of
+columns. But a scan would fail or skip rows if a listed ledger was deleted or ends too early, or if
+the password is wrong. So the metadata of all ledgers of the scan is checked first.
 """
 
 from __future__ import annotations

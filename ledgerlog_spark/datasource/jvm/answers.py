@@ -22,8 +22,8 @@ The answer contains `format` 1 and one of the following. Except for a micro-batc
 - `aggregates`: the values, or null if only a scan can compute them,
 - `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
   the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains the other input of the tasks in the JVM. A
-  stored schema may have a `filter` for its rows (see `skipping.row_filters`).
+- `plan`: the `ScanPlan`. Then the answer also contains all other input that the tasks in the JVM
+  need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _delegated(reason: str, options: dict[str, str]) -> dict[str, Any]:
 
 
 def _check_read_here(plan: ScanPlan, password: bytes) -> None:
-    """Raise ConversionNeededError if the Python source has to report a wrong password."""
+    """Raise ConversionNeededError for a wrong password, so that the Python source reports it."""
     for ledger_id, metadata in plan.ledgers.items():
         try:
             check_ledger_password(ledger_id, metadata, password)

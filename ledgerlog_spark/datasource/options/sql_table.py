@@ -133,7 +133,7 @@ _VIEW = (
 
 
 def check_target(options: Mapping[str, str], *, overwrite: bool, streams: bool) -> None:
-    """Raise an error if a write has no path that names its log, or has an option to select rows."""
+    """Raise an error for a write without the path of its log, or with an option to select rows."""
     given = {key.lower() for key in options}
     if "path" not in given:
         raise ConfigurationError(_without_path(options, overwrite=overwrite, streams=streams))

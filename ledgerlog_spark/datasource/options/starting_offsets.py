@@ -16,15 +16,15 @@ from ledgerlog_spark.protocol.log.properties import check_log_name
 from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 Offsets = Mapping[str, int] | str
-"""A word for all logs, or numbers by log name. The name "*" means all logs that are not named."""
+"""A word for all logs, or an offset for each log name. The name "*" means all other logs."""
 
 EARLIEST, LATEST = "earliest", "latest"
 EARLIEST_NUMBER, LATEST_NUMBER = -2, -1
 """The numbers that mean `earliest` and `latest` in JSON, as in Kafka's options."""
 
 ERROR, GO_TO_LATEST = "error", "latest"
-"""Values of `startingOffsetsByTimestampStrategy`, which applies if all rows are older than the
-time."""
+"""Values of `startingOffsetsByTimestampStrategy`, which applies if all rows are older than
+`startingTimestamp`."""
 
 INT64_MAX = (1 << 63) - 1
 _UNITS_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}

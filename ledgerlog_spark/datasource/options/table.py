@@ -35,13 +35,13 @@ class Use(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option. A field of `SourceOptions` declares it, and has its name and its default."""
+    """One option. A field of `SourceOptions` declares the option, its name and its default."""
 
     use: Use
     parse: Callable[[str], Any] = field(repr=False)  # raises ValueError with the valid values
     meaning: str
     unit: str = ""
-    attribute: str = ""  # the name of its field of `SourceOptions`
+    attribute: str = ""  # the name of the option's field in `SourceOptions`
     default: Any = None
 
     @property
@@ -160,7 +160,7 @@ SELECTS_ROWS = frozenset(
      "starting_timestamp", "ending_timestamp", "version_as_of", "timestamp_as_of",
      "include_metadata"}
 )  # fmt: skip
-"""Fields of the options that select the logs, rows and columns that a read shows."""
+"""Fields of `SourceOptions` for the options that select the logs, rows and columns of a read."""
 
 ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
@@ -214,4 +214,4 @@ NEAREST = {
     "zookeeper": "metadataServiceUri",
     "zookeeper.connect": "metadataServiceUri",
 }
-"""Names of options in other sources, mainly Kafka, and the option that an error proposes."""
+"""Maps an option of another source, mainly Kafka, to the option that an error message proposes."""

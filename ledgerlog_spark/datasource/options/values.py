@@ -46,7 +46,7 @@ from ledgerlog_spark.errors import ConfigurationError
 
 @dataclass(frozen=True, slots=True)
 class LogSelection:
-    """Logs by name or by pattern. At first, there may be no log that matches the pattern."""
+    """The names of logs, or a pattern. A stream may begin before a log matches the pattern."""
 
     names: tuple[str, ...] = ()  # names of logs that have to exist
     pattern: str | None = None  # a regular expression for the whole name; None if logs are named
@@ -432,7 +432,7 @@ def _is_of_table(lowered: Mapping[str, str]) -> bool:
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
     """The options that a table keeps, in lower case: this source's options and the log's name.
 
-    The result is empty if the statement creates no table: `save` must not store options with its
+    The result is empty if the statement creates no table. So `save` does not store options with its
     rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}

@@ -49,7 +49,7 @@ class LogScan:
     """One log of the plan. The snapshot does not change during the scan.
 
     The state of the ledgers does not matter: a listed range is read to its end, even if its ledger
-    is open. `indexes` and `spans` are the results for the ranges that `indexes_wanted` returned.
+    is open. `indexes` and `spans` describe the ranges that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
@@ -350,7 +350,7 @@ def _split(
 
 
 def _pack(pieces: Sequence[ScanRange], limits: _Limits) -> Iterator[ScanPartition]:
-    """Group consecutive pieces into tasks. A task of several pieces stays within the limits."""
+    """Group consecutive pieces into tasks. Only a task of one piece may exceed the limits."""
     taken: list[ScanRange] = []
     size_bytes = rows = 0
     for piece in pieces:

@@ -199,9 +199,8 @@ def _schema_of(scanned: ScanRange, schemas: Mapping[int, bytes]) -> bytes:
 def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[int, LedgerMetadata]:
     """Read ledger metadata for the tasks.
 
-    The metadata of ledgers that several tasks read is read first.
-
-    Metadata above `RECORD_SIZE_BYTES_MAX` is omitted.
+    At most `RECORDS_MAX` ledgers are chosen. Ledgers that more tasks read are chosen first.
+    Metadata of more than `RECORD_SIZE_BYTES_MAX` is omitted.
     """
     readers = Counter(
         ledger_id

@@ -107,7 +107,7 @@ class RangeIndex:
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:
-        """The part of `scanned` that holds all its wanted rows; None if it has no wanted row."""
+        """The part of `scanned` that holds all its wanted rows; None if no row is wanted."""
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id
         entries = len(self.row_edges) - 1

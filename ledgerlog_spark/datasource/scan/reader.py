@@ -173,7 +173,7 @@ class RawReader(DataSourceReader):
         payloads: list[bytes] = []
         size_bytes = 0
         with self._open() as ledger:
-            # The driver has read that these entries are confirmed, but some bookies may not have
+            # The LAC that the driver read confirms these entries, but some bookies may not have
             # received this LAC yet.
             first, last = partition.first_entry_id, partition.last_entry_id
             for batch in ledger.read_batches(first, last, is_listed=True):

@@ -15,10 +15,11 @@ condition is true. The planner has the sizes of ranges, and estimates the sizes 
 
 If a range is smaller than its columns of fixed width, it is compressed. Then 16 bytes are counted
 for each row of a column of varying width, and the same compression ratio is assumed for all
-columns. A wrong estimate changes only the cost: a task reads an index without need, or reads whole
-entries without need. The index has the exact sizes, and a task that reads the index decides again
-by these sizes. If a query has a filter, a task may read the columns of the filter before the other
-columns. Then the task always reads the index and decides by it.
+columns. A wrong estimate changes only the cost: a task reads an index that it does not need, or
+reads whole entries although slices pay. The index has the exact sizes, and a task that reads the
+index decides again by these sizes. If a query has a filter, a task may read the columns of the
+filter before the other columns. Then the task always reads the index and decides by the sizes in
+the index.
 """
 
 from __future__ import annotations
@@ -97,7 +98,7 @@ class SliceChoice:
         }
 
     def chosen(self, ranges: Sequence[ScanRange]) -> tuple[ScanRange, ...]:
-        """The ranges of one task, with `slices_entry_id` only where slices pay."""
+        """The ranges of one task. `slices_entry_id` is kept only where slices pay."""
         of_index: dict[tuple[int, int], list[ScanRange]] = {}
         for scanned in ranges:
             of_index.setdefault((scanned.ledger_id, scanned.slices_entry_id), []).append(scanned)

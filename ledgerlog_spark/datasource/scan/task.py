@@ -194,7 +194,7 @@ def _times_of(
 
 
 def _repeated(runs: Iterable[tuple[int, int]]) -> pa.Array:
-    """For each `(count, number)`, repeat the number, without a Python object for each row."""
+    """Repeat each number `count` times, without a Python object for each row."""
     numbers = array("q")
     for count, number in runs:
         numbers.extend(array("q", (number,)) * count)

@@ -43,11 +43,11 @@ def task_rows(
     """The rows of a task, in order, in batches of the schema `target`.
 
     If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the remaining
-    entries of its range are skipped. If `ignores_case` is False, a column is an error if its name
-    differs from the name in the log only in case.
+    entries of its range are skipped. If `ignores_case` is False, a column whose name differs from
+    the name in the log only in case causes an error.
 
     Raises:
-        DataLossError: No bookie has some listed rows.
+        DataLossError: Some listed rows are on no bookie.
         EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry;
             retriable.
         DigestMismatchError: No bookie has a valid copy of an entry.
@@ -82,7 +82,8 @@ class CommittedEntries(Closing):
 
     The reads of small ranges begin before the task requests these ranges. So a task with many
     ranges does not wait for ZooKeeper and the bookies at each range. All ranges together hold at
-    most 64 MiB in memory, for all sizes of entries. The end of a `with` block drops unread entries.
+    most 64 MiB in memory, even if entries are large. The end of a `with` block drops unread
+    entries.
     """
 
     def __init__(

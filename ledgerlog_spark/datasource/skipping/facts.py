@@ -18,7 +18,7 @@ from pyarrow import types
 from ledgerlog_spark.protocol.log.state.statistics import Bound, ColumnStatistics
 
 DECIMAL_SCALE_MAX = 38
-"""Decimals become integers in units of this scale, which is the largest scale of Spark."""
+"""The largest scale of decimals in Spark. Decimals are compared as integers of this scale."""
 
 _NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "interval")
 

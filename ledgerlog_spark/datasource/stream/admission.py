@@ -89,8 +89,8 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
     """Divide `total` as evenly as possible. No part is larger than the number in `wanted`.
 
-    The sum is `total` or less. If two logs both get less than their numbers in `wanted`, their
-    shares differ by at most one.
+    The sum is `total` or less. If two parts are both smaller than their numbers in `wanted`, these
+    parts differ by at most one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])
@@ -116,7 +116,7 @@ def _admit_an_entry(
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
     A log is considered only if the limit of rows allows at least one of its rows. With a limit of
-    one row, this is a single log. The batch takes the whole entry. Tasks always read complete
+    one row, only one log is considered. The batch takes the whole entry. Tasks always read complete
     entries, so two batches that share an entry would both read it.
     """
     able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]

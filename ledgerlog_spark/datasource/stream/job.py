@@ -89,10 +89,10 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state. For appends it may be stale, because the commit checks the schema again.
+        """The log's state, which may be stale for appends: the commit checks the schema again.
 
-        None if the log of earlier batches was deleted, no log has its name, and the options
-        allow the query to create the log.
+        The result is None if the log of earlier batches was deleted, no log has its name, and the
+        options allow the query to create the log.
         """
         name = self.options.target
         log_id = _log_ids.get((self.uri, name))

@@ -95,7 +95,10 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         )
 
     def stop(self) -> None:
-        """End the watches. Spark 4.3 instead ends the process, which also ends the watches."""
+        """End the watches.
+
+        Spark 4.3 does not call this method. It ends the process, which also ends the watches.
+        """
         if self._opened is not None:
             self._opened.close()
             self._opened = None

@@ -322,7 +322,7 @@ class LedgerStream:
         self._schemas.forget_others(names, ids)
 
     def _unread(self, name: str, start: Offsets) -> int | None:
-        """Number of rows of a log that were seen, but are in no batch; None if it is unknown."""
+        """Number of known rows of a log that are in no batch; None if the number is unknown."""
         position, seen = start.get(name), self._seen_ends.get(name)
         if position is None or seen is None or position.log_id != seen.log_id:
             return None

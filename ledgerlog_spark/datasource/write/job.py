@@ -146,7 +146,7 @@ def _created(client: BlockingLogClient, options: SourceOptions, schema: bytes) -
 def _only_created(
     client: BlockingLogClient, options: SourceOptions, schema: bytes
 ) -> tuple[BlockingLog, bool]:
-    """Create the log, and raise an error if it exists without the batch of this write.
+    """Create the log. If the log exists without the batch of this write, raise an error.
 
     This is LOGS.md#K18.
     """

@@ -37,8 +37,8 @@ def stage_ranges(
 
     The entries are on their ack quorums when this function returns. `open_range` is called again
     when a range is full or its ledger was fenced. `schema` is the encoded schema of the job. If
-    `ignores_case` is False, a column is an error if its name differs from the name in the log only
-    in case.
+    `ignores_case` is False, a column whose name differs from the name in the log only in case
+    causes an error.
     """
     new_splitter = partial(
         EntrySplitter,
