@@ -178,7 +178,7 @@ heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait u
 outage-test: $(STAMP) ## Under the load of a leader, a stream and ledgers, keep one of three bookies down for AWAY seconds, then ZooKeeper; compare all copies
 	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
-exactly-once: $(STAMP) ## During two streaming queries, kill drivers, workers, bookies and ZooKeeper KILLS times
+exactly-once: $(STAMP) ## Kill drivers, workers, bookies and ZooKeeper at least KILLS times during two streaming queries, and compare the rows
 	$(BIN)/python -m tests.exactly_once --kills $(KILLS) --seed $(SEED)
 
 differential: $(STAMP) ## Compare the results of CASES random predicates on logs and on the same rows in Parquet

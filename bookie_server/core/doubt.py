@@ -56,9 +56,10 @@ class Doubt:
     def raised(self, known_epoch: int = 0) -> Doubt:
         """Return the doubt after one more possible loss.
 
-        No transaction is newer than this loss yet. `known_epoch` is the epoch in the bookie's
-        record. It is larger than `epoch` if the directory is an older copy. No epoch is used twice,
-        so each comparison of epochs shows the loss.
+        The `transaction` of the result is 0, because the bookie has no transaction yet that began
+        after this loss. `known_epoch` is the epoch in the bookie's record. It is larger than
+        `epoch` if the directory is an older copy. No epoch is used twice, so each comparison of
+        epochs shows the loss.
         """
         return Doubt(max(self.epoch, known_epoch) + 1, self.cleared)
 

@@ -270,7 +270,7 @@ class PooledFile:
 
 
 class Pins:
-    """The files from which one reading has read. A freed file stays until these readings end.
+    """The files from which one reading has read. None of them is closed until this reading ends.
 
     If a file is freed after a reading has looked up an entry in it, and before the first read from
     the device, the reading gets FreedFileError and looks up the entry again.

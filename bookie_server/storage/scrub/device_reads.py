@@ -28,9 +28,10 @@ class DeviceReads:
         self._unreadable = 0
 
     async def begin(self) -> None:
-        """Drop the pages of the file from the page cache. Its bytes never change after this.
+        """Drop the pages of the file from the page cache.
 
-        So a page that another reading puts in the cache later also comes from the device.
+        The bytes of a finished file never change. So a page that another reading puts in the cache
+        later also comes from the device.
         """
         await self._handle.drop_cache(Priority.BACKGROUND)
 

@@ -199,7 +199,7 @@ class WriteHandle:
         return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
-        """Wait until fewer appends than the settings' backlog wait to be sent."""
+        """Wait until the number of unsent appends is less than the backlog of the settings."""
         await self.queue.drain()
 
     async def flush(self) -> None:

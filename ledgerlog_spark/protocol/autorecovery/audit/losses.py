@@ -60,10 +60,10 @@ class BookieLosses:
         """
         self._hold_ms = HELD_SESSIONS * session_timeout_ms
         self._stages: dict[str, LossStage] = {}
-        self._held: set[str] = set()  # bookies that were lost during a whole hold
+        self._held: set[str] = set()  # bookies that stayed lost from the start of a hold to its end
         self._holding: frozenset[str] = frozenset()  # lost when the present hold began
         self._delayed = ""  # the bookie that the present delay is for
-        self._waited: set[str] = set()  # lost during a whole delay
+        self._waited: set[str] = set()  # bookies that stayed lost during a whole delay
         self._was_away = True
         self._hurried: set[str] = set()  # lost when an operator requested an audit
         self._is_walk_wanted = False

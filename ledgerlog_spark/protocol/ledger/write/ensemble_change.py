@@ -34,7 +34,8 @@ class FailedBookies:
         # newest answer is last
         self.codes: dict[str, Code] = {}
         self.counts: dict[str, int] = {}  # number of failures of each bookie in this ledger
-        # number of waits of each index for a replacement, since its bookie last answered
+        # for each index: how often the owner has waited for a replacement since the bookie at this
+        # index last answered
         self.rounds: dict[int, int] = {}
         # bookie of each index that waits for a replacement, and the answer that made it fail;
         # empty on the usual path

@@ -320,7 +320,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
-        """Send to an absent bookie again, in a new fragment if the bookie has a hole."""
+        """Resume the adds of an absent bookie. If the bookie has a hole, begin a new fragment."""
         if not self._pipeline.has_hole(index):
             self._failed.settle(index)
             self._absences.end(index)
