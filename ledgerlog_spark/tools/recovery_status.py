@@ -136,7 +136,7 @@ class LedgerStatus:
             found.append(f"{self.lock_holder} handles the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
-            # A worker of a newer release may have written an outcome that this release does not have.
+            # This release may not have the outcome, if a newer release has written it.
             outcome = JobOutcome.__members__.get(self.attempts.refusal.upper())
             meaning = repr(self.attempts.refusal) if outcome is None else outcome.value
             advice = "" if outcome is None else ADVICE.get(outcome, "")
