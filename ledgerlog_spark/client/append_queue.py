@@ -172,7 +172,7 @@ class AppendQueue:
         return future
 
     def add(self, payload: Payload, waiter: Waiter) -> None:
-        """Queue one checked payload. The next `send_now` may send it."""
+        """Queue one checked payload. The next `send_now` may send the payload."""
         size = len(payload)
         if self.refusal is not None:
             self._refuse(waiter, 1, size)

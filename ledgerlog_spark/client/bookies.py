@@ -77,7 +77,7 @@ class Candidates:
     """The bookies from which an ensemble is chosen now.
 
     Attributes:
-        names: The writable bookies, in the order of preference that was drawn.
+        names: The writable bookies, in an order of preference that was drawn at random.
         bookies: The places of all bookies that the client has listed, and its quarantine.
         policy: The rules.
     """
@@ -103,7 +103,8 @@ class BookieChoice:
     ) -> None:
         """Create an object that reads nothing before its first use.
 
-        `policy` replaces the policy of the cluster. Without `topologies`, the cluster has none.
+        `policy` replaces the policy of the cluster. If `topologies` is None, the topology of the
+        cluster is not read.
         """
         self.writable = WritableBookies(registration)
         self._registration = registration
@@ -167,7 +168,7 @@ class BookieChoice:
             self._quarantine.failed(bookie_id, _now_ms())
 
     def report(self, ensemble: Sequence[str], quorum: Quorum) -> None:
-        """Log a warning if a chosen ensemble breaks other rules than the last one did."""
+        """Log a warning if a chosen ensemble breaks other rules than the last chosen ensemble."""
         found = adherence(ensemble, quorum, self._known_now(), self._policy)
         if found.broken and found.broken != self._reported:
             _logger.warning(
@@ -182,7 +183,10 @@ class BookieChoice:
         return None if info is None else info.free_bytes
 
     async def _refresh(self, names: Iterable[str]) -> None:
-        """Read the registrations of new bookies. If the last read is too old, read all again."""
+        """Read the registrations of new bookies.
+
+        If the last read is too old, read all registrations again.
+        """
         now = asyncio.get_running_loop().time()
         is_due = self._read_at is None or now - self._read_at >= REFRESH_SECONDS
         missing = [name for name in names if is_due or name not in self._infos]
@@ -200,7 +204,7 @@ class BookieChoice:
                 del self._infos[next(iter(self._infos))]
 
     async def _read(self, name: str) -> BookieInfo | None:
-        """Read a registration. If it cannot be read, return the last one that was read."""
+        """Read a registration. If it cannot be read, return the registration that was read last."""
         try:
             return await self._registration.info(name)
         except (BookieUnavailableError, WireFormatError, ConfigurationError):

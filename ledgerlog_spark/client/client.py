@@ -174,7 +174,7 @@ class LedgerClient:
             on_closed=partial(self._ends.newest, created.ledger_id),
             on_failed=on_failed,
         )
-        if self._is_closed:  # while the ledger was created
+        if self._is_closed:  # the client was closed while the ledger was created
             handle.abandon()
             return handle
         self._writers.add(handle)
@@ -248,7 +248,7 @@ class LedgerClient:
             ends=self._ends,
             on_record=partial(self._recent.put, ledger_id),
         )
-        if self._is_closed:  # while the metadata was loaded
+        if self._is_closed:  # the client was closed while the metadata was loaded
             await handle.aclose()
             self.check_open()
         self._readers.add(handle)

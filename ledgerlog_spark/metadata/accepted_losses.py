@@ -72,7 +72,7 @@ class AcceptedLosses:
             LocalProtocolError: The ledger has `ACCEPTANCES_MAX` acceptances, or the record would be
                 too large.
             MetadataUnknownError: It is unknown whether the acceptance was added.
-            MetadataVersionError: Other operators were faster at every attempt.
+            MetadataVersionError: Other operators changed the record during every attempt.
             MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)

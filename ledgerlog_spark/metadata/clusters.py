@@ -111,7 +111,7 @@ class Clusters:
     async def delete(self, instance_id: str, on_deleted: OnDeleted) -> int:
         """Delete all nodes of the cluster, and return their number.
 
-        After an interruption, the same call continues.
+        If a call was interrupted, another call with the same id continues the deletion.
 
         Args:
             instance_id: The id of the cluster, so that no other cluster is deleted by mistake.

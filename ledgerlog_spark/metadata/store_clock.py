@@ -23,7 +23,7 @@ class EstimatedClock(Protocol):
 
 
 def elapsed_ns() -> int:
-    """A monotonic clock. If possible, it continues while the machine is suspended."""
+    """The time of a monotonic clock. If possible, the clock runs while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.monotonic_ns()

@@ -109,7 +109,7 @@ class NodeStat:
     """The metadata of a node."""
 
     version: Version
-    owner: int  # session id of an ephemeral node, 0 for a persistent one
+    owner: int  # session id of an ephemeral node, 0 for a persistent node
     size_bytes: int
     children_count: int
     created_ms: int  # by the store's own clock, ms since the epoch
@@ -285,7 +285,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session has replaced a lost one.
+        """Watch the session: `on_replaced` is called after a new session has replaced the lost one.
 
         The ephemeral nodes of the lost session are deleted.
         """

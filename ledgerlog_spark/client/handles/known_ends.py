@@ -57,7 +57,7 @@ class KnownEnds:
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
         """Return the loaded metadata.
 
-        If this client has seen the ledger CLOSED, return it as CLOSED.
+        If an earlier read of this client returned CLOSED metadata, the result is CLOSED too.
         """
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))

@@ -151,7 +151,7 @@ class ReadHandle:
 
         Args:
             on_change: Called on the event loop after a possible change of one of these values, and
-                when the follower stops: the ledger was closed, or the follower has an `error`.
+                when the follower stops because the ledger was closed or because of an `error`.
             entries_size_bytes_max: Maximum size of the new entries that the bookie sends with a new
                 LAC, for `watched_entries`.
         """

@@ -257,7 +257,7 @@ class WriteHandle:
             self._closed.set_exception(self._stopped_error())
 
     def member_lost(self, bookie_id: str) -> None:
-        """Notify the writer that a bookie has not been registered for long."""
+        """Notify the writer that a bookie has not been registered for some time."""
         # PROTOCOL.md#B22
         check_type("bookie_id", bookie_id, str)
         if self.is_writable:

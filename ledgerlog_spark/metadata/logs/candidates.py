@@ -42,7 +42,7 @@ class CandidateNodes:
         await self._nodes.join(claim)
 
     async def look(self, claim: str) -> CandidateLook:
-        """Look for a node with this claim. Without a sync before, a new node may be missed.
+        """Look for a node with this claim. Without an earlier sync, the read may miss a new node.
 
         If the session was replaced during the read, the result contains the id of the replaced
         session.

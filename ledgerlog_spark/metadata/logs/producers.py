@@ -129,7 +129,7 @@ class LogProducers:
     def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
         """The operations that delete these producers of a log.
 
-        They fail if the log has other producers.
+        The operations fail if the log has other producers.
         """
         operations: list[znodes.NodeOperation] = []
         for app, version in versions.items():

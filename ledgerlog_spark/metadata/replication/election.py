@@ -222,4 +222,4 @@ async def is_own(tree: znodes.ZnodeTree, path: str, data: bytes) -> bool:
 
 
 def _nothing() -> None:
-    """Replaces the function that ends a watch, if no watch was set."""
+    """The function that ends a watch, as long as no watch was set."""

@@ -31,7 +31,8 @@ class Mark:
     Attributes:
         ledger_id: The ledger.
         replicas: Ids of the bookies that were lost, without repetition.
-        created_ms: Time by the clock of the auditor; compared with nothing. None without a time.
+        created_ms: Time by the clock of the auditor, which is compared with no other time. None
+            without a time.
         version: Each write of the mark increases it.
     """
 
@@ -56,8 +57,8 @@ class HeldLock:
 class LedgerLocks(Protocol):
     """One lock for each ledger, which Apache's workers share.
 
-    A lock saves work, and protects nothing.
-    `metadata.replication.locks.ReplicationLocks` implements it.
+    A lock saves work, and protects no data. `metadata.replication.locks.ReplicationLocks`
+    implements it.
     """
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
@@ -75,8 +76,8 @@ class LedgerLocks(Protocol):
     async def release_left(self) -> None:
         """Release some locks that no caller has, because `acquire` or `release` failed.
 
-        A session may live for weeks, and no other worker takes these locks meanwhile. An error
-        leaves them for the next call.
+        A session may live for weeks, and no other worker takes these locks meanwhile. After an
+        error, the next call releases the remaining locks.
         """
 
     async def holder(self, ledger_id: int) -> str | None:
@@ -114,7 +115,7 @@ class MarkQueue(Protocol):
     ) -> bool:
         """Delete the mark at a version, if the session that took `lock` still lives.
 
-        All `checks` must succeed too, such as that of `LedgerStore.unchanged`.
+        All `checks` must succeed too, such as the check that `LedgerStore.unchanged` returns.
 
         Returns:
             True if the mark is deleted. False if the mark has changed or does not exist, if the

@@ -126,7 +126,7 @@ class RecoverLedger:
 
 @dataclass(frozen=True, slots=True)
 class JoinCandidates(LogRequest["CandidatesJoined"]):
-    """Create the candidate node of this client, an ephemeral node with its claim.
+    """Create the candidate node of this client, an ephemeral node that contains the client's claim.
 
     The host deletes the node when the machine has ended. The outcome is `GONE` if the log was
     deleted.
@@ -231,7 +231,7 @@ class CandidatesJoined(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class CandidateRead(LogReply):
-    """Reply to `ReadCandidate`, with the session of this client that read the node."""
+    """Reply to `ReadCandidate`, with the session of this client in which the node was read."""
 
     is_there: bool = False
     session_id: int = 0
@@ -240,7 +240,7 @@ class CandidateRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class LedgerCreated:
-    """Reply to `CreateLedger`. After an error, the leader never uses the ledger."""
+    """Reply to `CreateLedger`. If it contains an error, the leader never uses the ledger."""
 
     request: int
     ledger_id: int = -1

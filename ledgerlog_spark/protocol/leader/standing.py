@@ -77,7 +77,7 @@ class StandingCheck(HeadTransaction[LogHead]):
             if (rival, found.session_id) == (self._rival, self._rival_session_id):
                 return
             if found.session_id != session_id:
-                looks, session_id = 0, found.session_id  # only time in one session counts
+                looks, session_id = 0, found.session_id  # only the time within one session counts
             if looks >= ABSENT_SESSION_TIMES * LOOKS_IN_A_SESSION_TIME:
                 self._rival, self._rival_session_id = rival, session_id
                 return
@@ -101,7 +101,7 @@ class StandingCheck(HeadTransaction[LogHead]):
 class LeaderStanding:
     """Runs the checks of one leader, one at a time.
 
-    A check is for all ledgers that are contested.
+    One check covers all contested ledgers.
     """
 
     def __init__(

@@ -68,7 +68,7 @@ _WRITTEN_BY = {
 }
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
-"""Writes that users may see; pages that no head names are invisible to them."""
+"""Writes that users may see; pages that no head names are invisible to users."""
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 
@@ -212,7 +212,7 @@ class LogMachine(ABC, Generic[R_co]):
             self._is_fresh = True
             reply = yield from self._read(ReadHead(self.time_needed))
             if reply.head is not None or is_synced:
-                break  # otherwise a lagging replica may not have the log yet (LOGS.md#Q2)
+                break  # without a `Sync`, a lagging replica may not have the log yet (LOGS.md#Q2)
         self._head, self._now_ms = reply.head, reply.now_ms
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 

@@ -160,7 +160,7 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The stored properties after `changes`, by option name. The value None sets the default."""
+    """The stored properties after `changes`, by option name. A change to None sets the default."""
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
         merged[_OPTION_OF[_field_of(option)]] = value

@@ -50,7 +50,7 @@ class Adherence:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """All rules that the ensemble does not keep."""
+        """All rules that the ensemble breaks."""
         room, quarantine = ("free bytes",), ("quarantine",)
         return (
             *self.misplaced,

@@ -342,7 +342,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if (failure := self._final_failure(tally)) is not None:
             return self._fail(failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # wait for room from an answer, `EntriesTaken` or `RoomMade`
+            return []  # an answer, `EntriesTaken` or `RoomMade` must make room first
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
@@ -358,7 +358,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return m.Failure.ENTRY_UNKNOWN if is_last else None
 
     def _wait_for_busy(self) -> m.StartTimer | None:
-        """Start a pause without requests; None after the maximum number of pauses."""
+        """Start a pause without requests. Return None after the maximum number of pauses."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:

@@ -178,7 +178,7 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes of the attempt that wrote the fragments of the record; empty if there is none.
+        """The holes of the attempt that wrote the record's fragments; empty if no attempt did so.
 
         The close of an earlier attempt may have no answer, and may happen later.
         """

@@ -28,7 +28,7 @@ ITEMS_AT_ONCE = 8_000
 """Minimum number of items that one read returns, unless fewer are left. Pages are read whole."""
 
 KEPT = -1
-"""Value of a retention property that keeps all rows."""
+"""With this value, a retention property keeps all rows."""
 
 
 class RetentionMachine(TruncateMachine):
@@ -177,7 +177,7 @@ class _NewestVersion(ListWalk[Item]):
         left = sum(item.size_bytes for item in recent)
         for ref in self.all_refs:
             place = ref.token, ref.number
-            page = self.loaded.get(place)  # in the first page, only items of the version count
+            page = self.loaded.get(place)  # only items of the version are counted
             if page is None:
                 size_bytes = self._page_sizes[place]
             else:

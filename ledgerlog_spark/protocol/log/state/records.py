@@ -238,7 +238,7 @@ class LogHead:
             oldest first. The oldest open ledger begins at `end_offset`.
     """
 
-    # LOGS.md#G2 describes the parts in pages.
+    # LOGS.md#G2 describes which parts are in pages.
     log_id: str
     name: str
     kind: LogKind
