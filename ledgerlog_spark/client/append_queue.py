@@ -258,8 +258,8 @@ class AppendQueue:
 
         Appends that may have been stored fail with `error`, and the other appends with the error of
         `refusal`. If a part of a batch may have been stored, the whole batch fails with `error`.
-        `unknown` contains the indexes in `in_flight` of the runs that may have been stored. None
-        means all runs in flight.
+        `unknown` contains the indexes in `in_flight` of the runs that may have been stored. If
+        `unknown` is None, all runs in flight may have been stored.
         """
         assert self.refusal is not None
         self._stop_linger()

@@ -91,7 +91,8 @@ class BookieChoice:
     """What one client has read about the bookies of a cluster.
 
     A registration is read when its bookie is first listed, and later at most once a minute. So free
-    bytes and places may be a minute old. Only failures that this client has noticed count.
+    bytes and places may be a minute old. The quarantine contains only bookies whose failures this
+    client has noticed.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class BookieChoice:
     async def adherence_of(self, metadata: LedgerMetadata) -> list[Adherence]:
         """Compare the ensemble of each fragment of a ledger with the policy.
 
-        The quarantine and the free bytes do not count, because they matter only for new entries.
+        The quarantine and the free bytes are ignored, because they matter only for new entries.
         """
         bookies = await self.known({n for f in metadata.fragments for n in f.ensemble})
         places = BookieMap(bookies.places)

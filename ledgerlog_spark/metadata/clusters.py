@@ -190,8 +190,8 @@ class Clusters:
     async def _mark(self, instance: Versioned[str]) -> None:
         mark = f"{DELETING}{instance.value}".encode()
         paths = (f"{self._available}/{READ_ONLY}", self._available)
-        # A deletion of these nodes fails if a bookie is registered, because its node is a child of
-        # one of them.
+        # A deletion of these nodes fails if a bookie is registered, because the bookie's node is a
+        # child of one of these nodes.
         empty = [znodes.DeleteNode(each) for each in paths if await self._tree.stat(each)]
         try:
             await self._tree.transact(

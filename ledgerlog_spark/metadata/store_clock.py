@@ -42,7 +42,7 @@ class StoreClock:
     def note(self, store_ms: int) -> None:
         """Take the store's time from the answer to a write.
 
-        The newest answer counts, even if its time is lower than the time of an earlier answer. A
+        The newest answer is used, even if its time is lower than the time of an earlier answer. A
         lower time means that the store's clock was set back, or that another server answered.
         """
         self._store_ms = store_ms

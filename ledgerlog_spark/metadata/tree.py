@@ -16,7 +16,7 @@ The stores run on the client's event loop, and raise the same errors.
 
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
 session was replaced between the two reads. Each server gets the newest transaction id that the tree
-has seen. A server that does not have this transaction refuses the session.
+has received. A server that does not have this transaction refuses the session.
 
 If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
 waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.

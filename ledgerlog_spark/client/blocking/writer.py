@@ -37,7 +37,7 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""Total size of new appends that wakes the dozing loop, because they may fill an entry."""
+"""Total size of new appends at which the dozing loop is woken, because they may fill an entry."""
 
 
 def _nothing() -> None:

@@ -100,7 +100,7 @@ class ReadHandle:
 
         For a closed ledger, this value is the last entry. For an open ledger, the value may lag
         until `refresh`. When this handle is opened or refreshed, the value is at least as large as
-        each value that other handles of the client have seen before.
+        each value that other handles of the client have found before.
         """
         return self._last_add_confirmed
 

@@ -405,7 +405,10 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Otherwise, asyncio reports the error if no caller waits for it."""
+    """Mark an error as retrieved.
+
+    Otherwise, asyncio reports the error if no caller waits for it.
+    """
     if not closing.cancelled():
         closing.exception()
 

@@ -331,10 +331,7 @@ class LogStore:
         return CandidateNodes(self._tree, self._paths.candidates(log_id))
 
     def watch_session(self, on_replaced: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch the session:
-
-        `on_replaced` is called after a new session replaced a lost session.
-        """
+        """Watch the session: `on_replaced` is called after a new session replaced the lost one."""
         return self._tree.watch_session(on_replaced)
 
     def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:

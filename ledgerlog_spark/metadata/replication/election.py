@@ -59,7 +59,7 @@ class TreeElection:
     async def _vote(self, data: bytes) -> str:
         """Create a vote, and return its name.
 
-        The reply to the creation of a vote may be lost, in this call or in an earlier one. If this
+        The reply to the creation of a vote may be lost, in this call or in an earlier call. If this
         session has such a vote of the candidate, the call returns this vote. Otherwise the vote
         could win the election although no auditor watches it.
         """

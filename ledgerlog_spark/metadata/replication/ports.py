@@ -31,8 +31,8 @@ class Mark:
     Attributes:
         ledger_id: The ledger.
         replicas: Ids of the bookies that were lost, without repetition.
-        created_ms: Time by the clock of the auditor, which is compared with no other time. None
-            without a time.
+        created_ms: Time by the clock of the auditor, which is compared with no other time. None if
+            the mark contains no time.
         version: Each write of the mark increases it.
     """
 
@@ -76,8 +76,8 @@ class LedgerLocks(Protocol):
     async def release_left(self) -> None:
         """Release some locks that no caller has, because `acquire` or `release` failed.
 
-        A session may live for weeks, and no other worker takes these locks meanwhile. After an
-        error, the next call releases the remaining locks.
+        A session may live for weeks, and until it ends no other worker can take these locks. After
+        an error, the next call releases the remaining locks.
         """
 
     async def holder(self, ledger_id: int) -> str | None:
@@ -86,8 +86,8 @@ class LedgerLocks(Protocol):
     def is_held(self, lock: HeldLock) -> bool:
         """Whether the session that took the lock is still the current session.
 
-        If the result is False, the lock is lost, and the worker abandons the ledger. If it is True,
-        the session may have ended meanwhile.
+        If the result is False, the lock is lost, and the worker abandons the ledger. Even if the
+        result is True, the session may already have ended.
         """
         ...
 

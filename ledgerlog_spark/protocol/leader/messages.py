@@ -21,8 +21,8 @@ Duties of the host for the writer of each ledger that `CreateLedger` made:
 3. If `changes_ensemble` is false, the writer may not replace a bookie, so the first failed bookie
    breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
 4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append, because
-   the machine may move the append to another ledger. The offset and the time stay the same. So the
-   host may keep the encoded entry instead of the payload.
+   the machine may move the append to another ledger. The offset and the time of the append stay the
+   same. So the host may keep the encoded entry instead of the payload.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Decides whether a leader still leads after one of its ledgers was fenced (LOGS.md#J15).
 
 Auto-recovery and operators fence ledgers too. Only the claim in the head shows that another client
-takes over the log. A claim of a client that died before it listed a ledger does not count.
+takes over the log. The claim of a client is ignored if the client died before it listed a ledger.
 """
 
 from __future__ import annotations

@@ -187,7 +187,7 @@ def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Raise an error unless the log has the wanted properties (LOGS.md#H10).
+    """Raise an error unless the log has the properties in `wanted` (LOGS.md#H10).
 
     Other properties may have any value.
     """

@@ -37,7 +37,7 @@ class Adherence:
     racks: Spread
     regions: Spread
     without_room: tuple[str, ...] = ()  # members that reported no free bytes
-    quarantined: tuple[str, ...] = ()  # members that failed a moment ago
+    quarantined: tuple[str, ...] = ()  # members that are in quarantine
 
     @property
     def misplaced(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wante
 
 
 def windows(quorum: Quorum) -> list[tuple[int, ...]]:
-    """The indexes of the write sets of an ensemble, each once (PROTOCOL.md#A2)."""
+    """The indexes of each write set of an ensemble, without repetitions (PROTOCOL.md#A2)."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     starts = range(size) if size > copies else range(1)
     return [tuple((start + offset) % size for offset in range(copies)) for start in starts]

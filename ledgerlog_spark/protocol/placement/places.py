@@ -28,7 +28,7 @@ class BookieMap:
 
     Attributes:
         places: The place of each known bookie, including bookies that are down.
-        quarantined: Bookies that failed a moment ago.
+        quarantined: Bookies in quarantine.
         without_room: Bookies that reported no free bytes.
     """
 

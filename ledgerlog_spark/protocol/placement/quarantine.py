@@ -1,4 +1,4 @@
-"""Lists the bookies that failed several times a moment ago."""
+"""Lists the bookies that recently failed several times."""
 
 from __future__ import annotations
 

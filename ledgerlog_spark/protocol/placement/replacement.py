@@ -33,7 +33,7 @@ def replace_failed(
 
     Candidates with the fewest failures in this ledger are preferred. A bookie of the ensemble,
     failed or not, is never chosen for another index (PROTOCOL.md#B5). An index without a
-    replacement keeps its bookie, whose host, rack and region still count.
+    replacement keeps its bookie. The host, rack and region of this bookie are still counted.
     """
     fresh = [name for name in dict.fromkeys(candidates) if name not in ensemble]
     fresh.sort(key=lambda name: failures.get(name, 0))

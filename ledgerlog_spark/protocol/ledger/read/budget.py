@@ -3,7 +3,7 @@
 A bookie's answer has at least one entry, and an entry can be as large as a frame. So the limit of
 memory (`size_bytes_max`) counts each pending request as a whole frame. The limit of reading ahead
 (`size_bytes_ahead_max`) counts a request with its expected size. With entries of usual sizes, a
-reader reaches only the second limit.
+reader reaches only the limit of reading ahead.
 """
 
 from __future__ import annotations

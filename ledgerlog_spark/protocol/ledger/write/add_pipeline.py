@@ -33,7 +33,7 @@ ENTRY_OVERHEAD_BYTES = 64
 """Number of bytes of an entry in a run without its payload: header, longest digest, id, length."""
 
 FRAME_OVERHEAD_BYTES = 256
-"""Space for the head of a frame. Every head is smaller."""
+"""Number of bytes reserved for the head of a frame. Every head is smaller."""
 
 
 def check_run(payloads: Sequence[Payload]) -> None:
@@ -56,7 +56,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 class Window:
     """Limits for entries that are not on their whole write set yet (PROTOCOL.md#A11).
 
-    A confirmed entry that only absent bookies lack does not count.
+    A confirmed entry is not counted if only absent bookies lack it.
 
     Attributes:
         entries_max: Maximum number of entries, at least 1.

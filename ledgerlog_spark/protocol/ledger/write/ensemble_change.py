@@ -66,7 +66,10 @@ class FailedBookies:
         return tuple(self.by_index[index] for index in indexes)
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Record that the bookie at `index` failed. Until `settle`, later failures do not count."""
+        """Record that the bookie at `index` failed.
+
+        Later failures are ignored until `settle` is called.
+        """
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         before, _ = self.by_index.get(index, (None, code))

@@ -52,9 +52,9 @@ class ExpiryStep:
 class ExpiryMachine(LogMachine[Expired]):
     """One step of the expiry; ends with `Finished(Expired)`.
 
-    The result of the last step has `is_complete` set. After a conflict or an unknown outcome the step ends, and a later step reads the head again. A
-    step needs no `Sync` before its read (`is_fresh`), because the write of the step fails if the
-    head has changed since the read.
+    The result of the last step has `is_complete` set. After a conflict or an unknown outcome the
+    step ends, and a later step reads the head again. A step needs no `Sync` before its read
+    (`is_fresh`), because the write of the step fails if the head has changed since the read.
     """
 
     time_needed = TimeNeeded.EXACT

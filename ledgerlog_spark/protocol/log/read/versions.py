@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
-    """Reads one version (None means the newest version); ends with `Finished(LogSnapshot)`.
+    """Reads one version (the newest if `version` is None); ends with `Finished(LogSnapshot)`.
 
     Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
     store's errors. A leader log has no versions. Its snapshot ends with its newest item, and

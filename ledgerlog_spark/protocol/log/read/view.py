@@ -67,7 +67,7 @@ class ViewMachine(LogMachine[LogView]):
 
     The caller already has the versions up to `known_version`, and the schemas `known_schemas`. If
     `known_version` is None, versions are read back to the version that ends before `first_offset`,
-    or to the oldest.
+    or to the oldest version.
     """
 
     def __init__(

@@ -93,8 +93,8 @@ class Item:
     """One listed range of a ledger, with the offsets of its rows. See also `StagedRange`.
 
     Attributes:
-        index_entry_id: The index entry. NO_ENTRY if the range has no index entry; then the whole
-            range must be read to find a row in it.
+        index_entry_id: The index entry. NO_ENTRY if the range has no index entry. Without an index
+            entry, the whole range must be read to find a row.
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
         newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
