@@ -88,7 +88,7 @@ class Gathered:
 
 
 class AppendQueue:
-    """Appends in order, divided into runs of limited size. An entry above the limit is its own run.
+    """Appends in order, divided into runs of limited size. A larger entry is a run of its own.
 
     Appends within one turn of the event loop are sent together. A full run is sent as soon as the
     window allows. A run that is not full is sent immediately if fewer than `few_in_flight` runs are

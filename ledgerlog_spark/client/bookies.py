@@ -231,7 +231,7 @@ def _now_ms() -> int:
 def not_enough_bookies(
     quorum: Quorum, candidates: Candidates, why: Unplaceable
 ) -> NotEnoughBookiesError:
-    """The error for a ledger that cannot be placed. It has the figures."""
+    """The error for a ledger that cannot be placed. It contains the numbers."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
     figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}

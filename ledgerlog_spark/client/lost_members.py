@@ -70,7 +70,7 @@ class LostMembers:
             self._task = asyncio.get_running_loop().create_task(self._look_regularly())
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop the checks."""
         if self._task is not None:
             self._task.cancel()
 

@@ -48,7 +48,7 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """The accepted losses of a ledger in the cluster, read after a sync; None without a loss.
+        """The accepted losses of a ledger in the cluster, read after a sync; None if none exist.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or the record is damaged.

@@ -98,7 +98,10 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """Try to announce. Return None after success, otherwise the id of the other session."""
+        """Try to announce the bookie.
+
+        Return None after success, otherwise the id of the other session.
+        """
         while True:
             here = await znodes.synced_stat(self._tree, self._place)
             there = await self._tree.stat(self._other_place)
@@ -372,7 +375,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing.
+        """Stop announcing the bookies.
 
         This call does not end the session. The nodes stay until the session ends.
         """

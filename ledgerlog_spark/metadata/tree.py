@@ -64,15 +64,18 @@ each packet to 1 MiB."""
 
 
 class NodeMissingError(MetadataError):
-    """The node does not exist, or the parent of a new node does not exist. Has `path`."""
+    """The node does not exist, or the parent of a new node does not exist.
+
+    `path` names the node.
+    """
 
 
 class NodeExistsError(MetadataError):
-    """A node with this path already exists. Has `path`."""
+    """A node with this path already exists. `path` names the node."""
 
 
 class NodeNotEmptyError(MetadataError):
-    """The node has children and cannot be deleted. Has `path`."""
+    """The node has children and cannot be deleted. `path` names the node."""
 
 
 class TransactionFailedError(MetadataError):

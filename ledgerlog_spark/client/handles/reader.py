@@ -240,13 +240,13 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None means `last_add_confirmed`. In this case, the range may be empty.
+            last_entry_id: If it is None, the range ends at `last_add_confirmed`, and may be empty.
             is_listed: Whether a durable list of the caller contains the range, so that it was
                 certainly acknowledged. If so, the range may end after `last_add_confirmed`.
             place: Shares a limit of memory with other reads. If the consumer takes another range
                 first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. The reader may return
-                some entries completely. None requests complete entries.
+                some entries completely. If this is None, complete entries are read.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was

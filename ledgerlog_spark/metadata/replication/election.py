@@ -198,7 +198,7 @@ class TreeAuditorVote:
         try:
             return await self._tree.stat(path) is None
         except LedgerLogError:
-            return True  # look again
+            return True  # read the votes again
 
     def _lose(self) -> None:
         self.lost.set()

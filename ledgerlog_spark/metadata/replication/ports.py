@@ -221,9 +221,9 @@ class AuditorVote(Protocol):
     """One vote in the election of the auditor. It belongs to one session.
 
     Attributes:
-        elected: Set while this vote is the oldest one.
+        elected: Set while this vote is the oldest vote.
         lost: Set after the session was replaced, after the vote was deleted, and after `leave`. It
-            is never cleared. The auditor then steps down. It may join again.
+            is never cleared. When it is set, the auditor steps down. The auditor may join again.
     """
 
     elected: asyncio.Event
@@ -231,11 +231,14 @@ class AuditorVote(Protocol):
 
     @property
     def may_publish(self) -> bool:
-        """Whether this vote is elected and the store is connected. If not, publish nothing."""
+        """Whether this vote is elected and the store is connected.
+
+        If not, the auditor publishes nothing.
+        """
         ...
 
     async def leave(self) -> None:
-        """Delete the vote. May be called twice."""
+        """Delete the vote. A second call does nothing."""
 
 
 class AuditorElection(Protocol):

@@ -94,10 +94,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of the newest attempt at this step.
-
-        The error is None if no attempt has failed.
-        """
+        """The step that a roll waits for, and the error of its newest attempt, if there is one."""
         closing = self._standing.attempts.error or self._closing.error
         errors = closing, self._creating.error, self._listing.error
         return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)

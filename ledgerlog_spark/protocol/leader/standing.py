@@ -124,7 +124,10 @@ class LeaderStanding:
     def begin(
         self, contested: list[LeaderLedger], mine: Collection[int], token: str
     ) -> list[LogRequest[Any] | StartTimer]:
-        """Begin a check for these ledgers, of which there is at least one. `mine`: all ledgers."""
+        """Begin a check for `contested` (at least one ledger).
+
+        `mine` are all ledgers of this leader.
+        """
         assert not self.is_running
         self._contested, self.fence = contested, contested[0].fence
         self._check = StandingCheck(

@@ -21,7 +21,7 @@ class PlacementPolicy:
         min_racks_per_write_quorum: The copies of an entry should be in at least this number of
             racks. The rule applies if the rack of at least one bookie is known. All bookies of a
             region whose racks are unknown count as in one rack. The value 1 means no rule.
-        min_regions_per_write_quorum: The same for regions.
+        min_regions_per_write_quorum: Like `min_racks_per_write_quorum`, but for regions.
         enforce_racks: Whether `min_racks_per_write_quorum` is never given up.
         enforce_regions: Whether `min_regions_per_write_quorum` is never given up.
         enforce_free_bytes: Whether bookies that reported no free bytes are never chosen.

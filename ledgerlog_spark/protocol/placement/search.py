@@ -119,7 +119,10 @@ class _Attempt:
         return True
 
     def fill(self, depth: int) -> bool:
-        """Fill the empty indexes, beginning with number `depth`. Return whether this succeeded."""
+        """Fill the empty indexes, beginning with number `depth`.
+
+        Return whether all indexes were filled.
+        """
         if depth == len(self._open):
             return True
         index = self._open[depth]

@@ -273,7 +273,10 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Request the rest of a batch later, when there is room. Ignore its further answers."""
+        """Request the rest of a batch later, when there is room.
+
+        Ignore further answers to the batch.
+        """
         self._to_request.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 

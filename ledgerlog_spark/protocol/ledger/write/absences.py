@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 
 DOUBLINGS_MAX = 6
-"""A bookie that returned in vain many times is tried only at every 64th list of the bookies."""
+"""After many returns without success, a bookie is tried only at every 64th list of bookies."""
 
 
 class Absences:

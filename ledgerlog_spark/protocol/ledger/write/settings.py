@@ -35,7 +35,7 @@ class WriterSettings:
             quorum, the writer fails.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
         add_quorum_timeout_ms: The writer fails after the oldest run has waited for one to two times
-            this time. None means no limit.
+            this time. If it is None, the writer waits without a limit.
     """
 
     window: Window = field(default_factory=Window)

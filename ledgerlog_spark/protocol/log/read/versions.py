@@ -113,7 +113,10 @@ def newest_of(head: LogHead) -> ListWalk[Item]:
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
-    """The interval. The one version of a leader log gets the offsets and the time of the head."""
+    """Return the interval.
+
+    The one version of a leader log gets the offsets and the time of the head.
+    """
     if head.kind is LogKind.TRANSACTIONAL:
         return interval
     return replace(
