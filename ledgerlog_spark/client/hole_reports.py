@@ -26,7 +26,7 @@ HOLES_MAX = 1_000
 """Maximum number of waiting holes of one ledger. Further holes are dropped."""
 
 REPORT_RETRY = RetryPolicy(first_delay_ms=100, delay_max_ms=10_000, attempts_max=12)
-"""Retries of one report, for about a minute."""
+"""Number and delays of the retries of one report, which take about a minute."""
 
 _logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 
 @dataclass(frozen=True, slots=True)
 class CandidateLook:
-    """Whether a client is a candidate, and the id of the session that read this.
+    """Whether a client is a candidate, and the id of the session in which this was read.
 
     Attributes:
         session_timeout_ms: The time for which the nodes of a dead client's session stay.

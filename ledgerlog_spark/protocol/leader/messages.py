@@ -172,8 +172,10 @@ class AppendRequested(NamedTuple):
     size_bytes: int
     """Approximate size of the stored entry, including the header."""
     now_ms: int
-    """Time by the store's clock. If this clock is set back, the times in the log still do not
-    decrease."""
+    """Time of the append by the store's clock.
+
+    If this clock is set back, the times in the log still do not decrease.
+    """
 
 
 class EntriesConfirmed(NamedTuple):
@@ -201,7 +203,10 @@ class RollRequested:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End now with this error. The open ledgers stay open until the next leader seals them."""
+    """Stop the leader now with this error.
+
+    The open ledgers stay open until the next leader seals them.
+    """
 
     error: LedgerLogError
 

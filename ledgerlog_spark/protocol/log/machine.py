@@ -124,7 +124,10 @@ class LogMachine(ABC, Generic[R_co]):
         return self._out is not None and reply.request == self._out.request
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply. Return the error for the waiting caller (LOGS.md#K16)."""
+        """End the machine without the pending reply.
+
+        Return the error for the waiting caller (LOGS.md#K16).
+        """
         definite = not self.may_write
         self.has_ended = True
         then = "the log was not changed" if definite else "the log may have been changed"

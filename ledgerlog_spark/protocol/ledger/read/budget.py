@@ -47,8 +47,8 @@ class ReaderSettings:
         hedge_delay_ms: After one to two times this delay, a slow request is also sent to another
             bookie.
         reloads_max: Maximum number of reloads of the metadata for one entry.
-        overload: Retries after a bookie answered that it is busy, with pauses of about 15 s in
-            total.
+        overload: Number and delays (about 15 s in total) of the retries after a bookie answered
+            that it is busy.
     """
 
     entries_ahead_max: int = 16_384

@@ -58,10 +58,10 @@ class RecoverySettings:
     """Limits of a recovery.
 
     Attributes:
-        read_ahead: Limits of the reads of entries.
+        read_ahead: Limits of the entries that are read ahead.
         window: Limits of the entries that are written back.
-        metadata: Retries of one change of the metadata.
-        retry: Retries of the whole recovery.
+        metadata: Number and delays of the retries of one metadata change.
+        retry: Number and delays of the retries of the whole recovery.
     """
 
     read_ahead: ReadAhead = field(default_factory=ReadAhead)

@@ -41,7 +41,10 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Retries while a bookie answers BUSY, for about 10 s. After that, the bookie counts as failed."""
+"""Delays between retries while a bookie answers BUSY, about 10 s in total.
+
+After that, the bookie counts as failed.
+"""
 
 
 LINGER_ENTRIES = 64

@@ -153,7 +153,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply.
+        """End the machine without the pending reply.
 
         If a transaction may have succeeded, the error is `CommitUnknownError`.
         """

@@ -40,7 +40,7 @@ class CutRange:
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """Start (inclusive) and end (exclusive)."""
+        """Start (inclusive) and end (exclusive) of the part."""
         return self.start_offset, self.end_offset
 
 

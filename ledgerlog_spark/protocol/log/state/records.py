@@ -145,8 +145,8 @@ class VersionInterval:
 
     Attributes:
         version: Number of the version. A new, empty log has version 0.
-        start_offset: Start (inclusive), which never decreases from version to version.
-        end_offset: End (exclusive), which never decreases from version to version.
+        start_offset: Offset of the first row, which never decreases from version to version.
+        end_offset: Offset after the last row, which never decreases from version to version.
         commit_time_ms: Time of the commit by the store's clock, ms since the epoch. It rises from
             version to version.
         token: Token of the commit that created the version.
