@@ -150,8 +150,8 @@ class AppendQueue:
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
         """Append one checked payload, and return the future of its result.
 
-        With `at_once`, this call sends the payload if the window and the linger allow it. Otherwise
-        the payload is sent in the next turn of the event loop, or later.
+        If `at_once` is true, this call sends the payload if the window and the linger allow it.
+        Otherwise the payload is sent in the next turn of the event loop, or later.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._admits(future):

@@ -367,7 +367,10 @@ class WriteAttempts:
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """Allow `attempts_max` attempts. Without `settles`, the first lost answer is an error."""
+        """Allow `attempts_max` attempts.
+
+        If `settles` is false, the first lost answer is an error.
+        """
         # the error for the newest lost answer; later attempts raise it if the store is unavailable
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max

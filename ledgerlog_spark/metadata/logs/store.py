@@ -143,8 +143,8 @@ class LogStore:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
-        With `producers`, these producers are also deleted, and no job can begin afterwards. Then
-        the error is also raised if one of these producers has another version or a registered
+        If `producers` is given, these producers are also deleted, and no job can begin afterwards.
+        Then the error is also raised if one of these producers has another version or a registered
         ledger, or if the log has another producer.
         """
         name = self._paths.name(head.name)

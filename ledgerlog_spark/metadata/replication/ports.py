@@ -161,7 +161,7 @@ class LedgerNotes(Protocol[Note]):
     ) -> bool:
         """Delete the note at a version.
 
-        With `lock`, the session of the lock must live, and all `checks` must succeed.
+        If `lock` is given, the session of the lock must live, and all `checks` must succeed.
 
         Returns:
             True if the note is deleted. False if it has changed or does not exist, if the lock has

@@ -7,7 +7,7 @@ effects:
   which repeats this number. Several requests may be pending. The machine waits before it retries,
   so the host need not delay a reply.
 - A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
-  writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
+  writer in the order of the commands. `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. The last indication is `LeaderClosed` or
   `LeaderStopped`. Requests that are still pending at this time also get replies. After such a late
   reply, the machine can drop a ledger that it does not need.

@@ -373,7 +373,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class HoleLeft:
-    """Entries that a bookie should have. The bookie lacks some or all of these entries."""
+    """Entries that a bookie should have. The bookie may lack some or all of these entries."""
 
     first_entry_id: int
     last_entry_id: int  # inclusive

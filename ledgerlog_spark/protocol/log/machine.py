@@ -97,7 +97,7 @@ class LogMachine(ABC, Generic[R_co]):
     def __init__(
         self, log: str, *, is_fresh: bool = True, numbers: RequestNumbers | None = None
     ) -> None:
-        """With `is_fresh`, the machine sends a `Sync` before it reads the head.
+        """If `is_fresh` is true, the machine sends a `Sync` before it reads the head.
 
         Without a `Sync`, the head may be old. An old head is enough to read more rows, but it does
         not prove that something does not exist. A machine inside another machine gets the request

@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 class Spread:
     """The number of hosts, racks or regions over which the copies of an entry are spread.
 
-    `found` is the smallest number of all entries. `wanted` is 1 if no rule applies.
+    `found` is the smallest of these numbers among all entries. `wanted` is 1 if no rule applies.
     """
 
     found: int
@@ -74,7 +74,7 @@ class Adherence:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The numbers of hosts, racks and regions that the copies of an entry should be on."""
+    """The numbers of hosts, racks and regions over which an entry's copies should be spread."""
 
     hosts: int
     racks: int

@@ -38,12 +38,12 @@ class BookieMap:
 
     @property
     def has_racks(self) -> bool:
-        """Whether a rule of racks applies: the rack of at least one bookie is known."""
+        """Whether the rack of at least one bookie is known, so that rules about racks apply."""
         return any(place.rack is not None for place in self.places.values())
 
     @property
     def has_regions(self) -> bool:
-        """Whether a rule of regions applies: the region of at least one bookie is known."""
+        """Whether the region of at least one bookie is known, so that rules about regions apply."""
         return any(place.region is not None for place in self.places.values())
 
     def host_of(self, bookie_id: str) -> Hashable:

@@ -113,8 +113,8 @@ class RetentionMachine(TruncateMachine):
     ) -> int:
         """The offset of the first row that is kept; 0 when no row is dropped.
 
-        With `is_cut`, unread items come after `items`. With `is_prefix_unread`, unread items
-        without a time come before `items`.
+        If `is_cut` is true, unread items come after `items`. If `is_prefix_unread` is true, unread
+        items without a time come before `items`.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -201,7 +201,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
     """The end offset of the oldest items that have at most `surplus_bytes` together, or 0.
 
-    With `is_all`, the last of `items` is the last item of the log, which is never dropped.
+    If `is_all` is true, the last of `items` is the last item of the log, which is never dropped.
     """
     offset = 0
     for item in items[:-1] if is_all else items:

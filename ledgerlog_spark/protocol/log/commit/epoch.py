@@ -85,11 +85,11 @@ class EpochMachine(LogMachine[Joined]):
     ) -> None:
         """`run` is `query/run` for a query that writes under the name of another app.
 
-        With `may_create` False, the machine does not create the record of an unknown producer. The
+        If `may_create` is False, the machine does not create the record of an unknown producer. The
         tasks of a batch job pass False: the job has created the record before. So a missing record
         was deleted, and must not be created again.
 
-        With `syncs_first` False, the record is first read without a `Sync`. If the record is
+        If `syncs_first` is False, the record is first read without a `Sync`. If the record is
         missing or names another current run, the machine sends a `Sync` and reads the record again.
         Otherwise the machine ends, and the caller checks the returned version, because the record
         may be old.
