@@ -88,7 +88,7 @@ class Gathered:
 
 
 class AppendQueue:
-    """Appends in order, divided into runs of limited size. An entry above the limit is its own run.
+    """Appends in order, divided into runs of limited size. A larger entry is a run of its own.
 
     Appends within one turn of the event loop are sent together. A full run is sent as soon as the
     window allows. A run that is not full is sent immediately if fewer than `few_in_flight` runs are
@@ -150,8 +150,8 @@ class AppendQueue:
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
         """Append one checked payload, and return the future of its result.
 
-        With `at_once`, this call sends the payload if the window and the linger allow it. Otherwise
-        the payload is sent in the next turn of the event loop, or later.
+        If `at_once` is true, this call sends the payload if the window and the linger allow it.
+        Otherwise the payload is sent in the next turn of the event loop, or later.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._admits(future):
@@ -172,7 +172,7 @@ class AppendQueue:
         return future
 
     def add(self, payload: Payload, waiter: Waiter) -> None:
-        """Queue one checked payload. The next `send_now` may send it."""
+        """Queue one checked payload. The next `send_now` may send the payload."""
         size = len(payload)
         if self.refusal is not None:
             self._refuse(waiter, 1, size)
@@ -258,8 +258,8 @@ class AppendQueue:
 
         Appends that may have been stored fail with `error`, and the other appends with the error of
         `refusal`. If a part of a batch may have been stored, the whole batch fails with `error`.
-        `unknown` contains the indexes in `in_flight` of the runs that may have been stored. None
-        means all runs in flight.
+        `unknown` contains the indexes in `in_flight` of the runs that may have been stored. If
+        `unknown` is None, all runs in flight may have been stored.
         """
         assert self.refusal is not None
         self._stop_linger()

@@ -77,7 +77,7 @@ class Candidates:
     """The bookies from which an ensemble is chosen now.
 
     Attributes:
-        names: The writable bookies, in the order of preference that was drawn.
+        names: The writable bookies, in an order of preference that was drawn at random.
         bookies: The places of all bookies that the client has listed, and its quarantine.
         policy: The rules.
     """
@@ -91,7 +91,8 @@ class BookieChoice:
     """What one client has read about the bookies of a cluster.
 
     A registration is read when its bookie is first listed, and later at most once a minute. So free
-    bytes and places may be a minute old. Only failures that this client has noticed count.
+    bytes and places may be a minute old. The quarantine contains only bookies whose failures this
+    client has noticed.
     """
 
     def __init__(
@@ -103,7 +104,8 @@ class BookieChoice:
     ) -> None:
         """Create an object that reads nothing before its first use.
 
-        `policy` replaces the policy of the cluster. Without `topologies`, the cluster has none.
+        `policy` replaces the policy of the cluster. If `topologies` is None, the topology of the
+        cluster is not read.
         """
         self.writable = WritableBookies(registration)
         self._registration = registration
@@ -152,7 +154,7 @@ class BookieChoice:
     async def adherence_of(self, metadata: LedgerMetadata) -> list[Adherence]:
         """Compare the ensemble of each fragment of a ledger with the policy.
 
-        The quarantine and the free bytes do not count, because they matter only for new entries.
+        The quarantine and the free bytes are ignored, because they matter only for new entries.
         """
         bookies = await self.known({n for f in metadata.fragments for n in f.ensemble})
         places = BookieMap(bookies.places)
@@ -167,7 +169,7 @@ class BookieChoice:
             self._quarantine.failed(bookie_id, _now_ms())
 
     def report(self, ensemble: Sequence[str], quorum: Quorum) -> None:
-        """Log a warning if a chosen ensemble breaks other rules than the last one did."""
+        """Log a warning if a chosen ensemble breaks other rules than the last chosen ensemble."""
         found = adherence(ensemble, quorum, self._known_now(), self._policy)
         if found.broken and found.broken != self._reported:
             _logger.warning(
@@ -182,7 +184,10 @@ class BookieChoice:
         return None if info is None else info.free_bytes
 
     async def _refresh(self, names: Iterable[str]) -> None:
-        """Read the registrations of new bookies. If the last read is too old, read all again."""
+        """Read the registrations of new bookies.
+
+        If the last read is too old, read all registrations again.
+        """
         now = asyncio.get_running_loop().time()
         is_due = self._read_at is None or now - self._read_at >= REFRESH_SECONDS
         missing = [name for name in names if is_due or name not in self._infos]
@@ -200,7 +205,7 @@ class BookieChoice:
                 del self._infos[next(iter(self._infos))]
 
     async def _read(self, name: str) -> BookieInfo | None:
-        """Read a registration. If it cannot be read, return the last one that was read."""
+        """Read a registration. If it cannot be read, return the registration that was read last."""
         try:
             return await self._registration.info(name)
         except (BookieUnavailableError, WireFormatError, ConfigurationError):
@@ -226,7 +231,7 @@ def _now_ms() -> int:
 def not_enough_bookies(
     quorum: Quorum, candidates: Candidates, why: Unplaceable
 ) -> NotEnoughBookiesError:
-    """The error for a ledger that cannot be placed. It has the figures."""
+    """The error for a ledger that cannot be placed. It contains the numbers."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
     figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}

@@ -141,7 +141,8 @@ class LedgerClient:
         Args:
             create: Creates the metadata, and the nodes that belong to it.
             spec: Describes the new ledger.
-            ledger_id: An unused id that `new_ledger_ids` returned; None means a new id.
+            ledger_id: An unused id that `new_ledger_ids` returned; If this is None, a new id is
+                requested.
             listener: Receives the progress of the handle; None for callers on the event loop.
             on_failed: Gets the reason why appends are no longer accepted. `on_failed` is not called
                 when the handle is closed.
@@ -174,7 +175,7 @@ class LedgerClient:
             on_closed=partial(self._ends.newest, created.ledger_id),
             on_failed=on_failed,
         )
-        if self._is_closed:  # while the ledger was created
+        if self._is_closed:  # the client was closed while the ledger was created
             handle.abandon()
             return handle
         self._writers.add(handle)
@@ -212,15 +213,15 @@ class LedgerClient:
 
         The call does not fence or change the ledger.
 
-        The handle's end of the ledger is never before an end that this client has seen earlier. The
-        client remembers the ends of the 10,000 ledgers that it used last.
+        The handle's end of the ledger is never before an end that this client has found earlier.
+        The client remembers the ends of the 10,000 ledgers that it used last.
 
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
             is_listed: Whether the caller will read only ranges that a durable list contains. If so,
                 the last add confirmed is not read from bookies: it is NO_ENTRY, or the value that
-                this client saw before.
+                this client read before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
                 a read of entries shows that the metadata is outdated, the metadata is read again.
 
@@ -248,7 +249,7 @@ class LedgerClient:
             ends=self._ends,
             on_record=partial(self._recent.put, ledger_id),
         )
-        if self._is_closed:  # while the metadata was loaded
+        if self._is_closed:  # the client was closed while the metadata was loaded
             await handle.aclose()
             self.check_open()
         self._readers.add(handle)

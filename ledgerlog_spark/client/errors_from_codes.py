@@ -174,7 +174,10 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 
 
 def _answers_of(codes: Mapping[str, str]) -> str:
-    """Return the answers of bookies as text for a message. If there are many, show the last."""
+    """Return the answers of bookies as text for a message.
+
+    If there are many answers, show the last answers.
+    """
     shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []
     return f" ({', '.join([*more, *shown[-BOOKIES_SHOWN_MAX:]])})" if shown else ""

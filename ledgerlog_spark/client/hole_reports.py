@@ -1,7 +1,8 @@
 """Reports the holes that writers and recoveries leave, in the background.
 
-A report makes auto-recovery look at the ledger soon. Without it, the replica check finds the hole
-later. So a report that fails after its retries is only logged, and no caller waits for a report.
+Because of a report, auto-recovery checks the ledger soon. Without a report, the replica check finds
+the hole later. So a report that fails after its retries is only logged, and no caller waits for a
+report.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.repair_notes import Hole, Holes
 
 LEDGERS_MAX = 10_000
-"""Maximum number of ledgers whose reports wait. The holes of further ledgers are not reported."""
+"""Maximum number of ledgers with waiting reports. The holes of further ledgers are not reported."""
 
 HOLES_MAX = 1_000
-"""Maximum number of holes of one ledger that wait. Further holes are dropped."""
+"""Maximum number of waiting holes of one ledger. Further holes are dropped."""
 
 REPORT_RETRY = RetryPolicy(first_delay_ms=100, delay_max_ms=10_000, attempts_max=12)
-"""Retries of one report, for about a minute."""
+"""Number and delays of the retries of one report, which take about a minute."""
 
 _logger = logging.getLogger(__name__)
 

@@ -1,8 +1,8 @@
 """Notifies writers that bookies of their ensembles are lost (PROTOCOL.md#B22).
 
-A busy writer notices a dead bookie when an add fails. An idle writer does not, and its last
-fragment would stay short of a bookie. So the client looks at the registrations while it has open
-writers. The times are differences of the local monotonic clock. A wrong report only causes an
+A busy writer notices a dead bookie when an add fails. An idle writer adds no entry, so the dead
+bookie would stay in its last fragment. So the client reads the registrations regularly while it has
+open writers. The times are differences of the local monotonic clock. A wrong report only causes an
 ensemble change.
 """
 
@@ -19,14 +19,16 @@ if TYPE_CHECKING:
     from ledgerlog_spark.client.services import Services
 
 LOOK_SECONDS = 2.0
-"""Time between two looks. A look reads from memory while all bookies of the writers are writable.
+"""Time between two checks.
+
+While all bookies of the writers are writable, a check reads only memory.
 """
 
 LOST_SECONDS = 10.0
-"""A bookie is lost when it has been registered neither way for this time."""
+"""A bookie is lost when it has not been registered, writable or read-only, for this time."""
 
 CHANGES_PER_SECOND_MAX = 500
-"""Maximum number of writers that are notified per second. Each may change its ensemble."""
+"""Maximum number of writers that are notified per second. Each of them may change its ensemble."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -52,7 +54,7 @@ class LostMembers:
     def __init__(
         self, services: Services, writers: Callable[[], Collection[WatchedMember]]
     ) -> None:
-        """Create an object that looks at nothing before `begin`."""
+        """Create an object that reads nothing before `begin`."""
         self._services = services
         self._writers = writers
         self._since: dict[str, float] = {}  # bookie -> time of the first look without it
@@ -63,12 +65,12 @@ class LostMembers:
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look regularly from now on, until no writer sends anything."""
+        """Look for lost bookies regularly from now on, until no writer sends anything."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look_regularly())
 
     def stop(self) -> None:
-        """Stop looking."""
+        """Stop the checks."""
         if self._task is not None:
             self._task.cancel()
 
@@ -116,7 +118,7 @@ class LostMembers:
     def _writers_of(self, bookie_id: str) -> list[WatchedMember]:
         """The writers that name a bookie, and for which a spare is registered.
 
-        A spare of one writer may be a member of another one.
+        A spare bookie for one writer may be in the ensemble of another writer.
         """
         return [
             one

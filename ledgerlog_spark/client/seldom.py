@@ -23,13 +23,13 @@ class Seldom:
         self._written: dict[Hashable, _Written] = {}  # the oldest line first
 
     def suffix(self, key: Hashable) -> str | None:
-        """Return the end of the line: the number of lines that were left out since the last one.
+        """Return the end of the line: the number of lines omitted since the last line.
 
         Args:
             key: What the line is about. At most `KEYS_MAX` keys are kept.
 
         Returns:
-            None if this line is left out too. "" if no line was left out.
+            None if this line is omitted too. The result is "" if no line was omitted.
         """
         now = asyncio.get_running_loop().time()
         last = self._written.get(key)

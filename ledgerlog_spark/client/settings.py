@@ -65,11 +65,11 @@ class ClientSettings:
         backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit the
             blocking API blocks, and `drain` of the asyncio API waits.
         backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent.
-        writer: Window, retries and the ack quorum's timeout of each ledger's writer.
+        writer: The window, the retries and the ack quorum's timeout of each ledger's writer.
         reader: Read-ahead, batch sizes and hedging of each range that is read.
         recovery: Read-ahead and retries of each seal.
-        placement: The rules for the bookies of new entries. None means the policy of the cluster,
-            which `ledgerlog bookies policy` sets.
+        placement: The rules for the bookies of new entries. If this is None, the policy of the
+            cluster is used, which `ledgerlog bookies policy` sets.
     """
 
     add_timeout_ms: int = 5_000

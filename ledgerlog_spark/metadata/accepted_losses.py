@@ -48,7 +48,7 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """The accepted losses of a ledger in the cluster, read after a sync; None without a loss.
+        """The accepted losses of a ledger in the cluster, read after a sync; None if none exist.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or the record is damaged.
@@ -72,7 +72,7 @@ class AcceptedLosses:
             LocalProtocolError: The ledger has `ACCEPTANCES_MAX` acceptances, or the record would be
                 too large.
             MetadataUnknownError: It is unknown whether the acceptance was added.
-            MetadataVersionError: Other operators were faster at every attempt.
+            MetadataVersionError: Other operators changed the record during every attempt.
             MetadataFormatError: A later release wrote the record, or the record is damaged.
         """
         path = self._ledger_path(ledger_id)

@@ -111,7 +111,7 @@ class Clusters:
     async def delete(self, instance_id: str, on_deleted: OnDeleted) -> int:
         """Delete all nodes of the cluster, and return their number.
 
-        After an interruption, the same call continues.
+        If a call was interrupted, another call with the same id continues the deletion.
 
         Args:
             instance_id: The id of the cluster, so that no other cluster is deleted by mistake.
@@ -190,8 +190,8 @@ class Clusters:
     async def _mark(self, instance: Versioned[str]) -> None:
         mark = f"{DELETING}{instance.value}".encode()
         paths = (f"{self._available}/{READ_ONLY}", self._available)
-        # A deletion of these nodes fails if a bookie is registered, because its node is a child of
-        # one of them.
+        # A deletion of these nodes fails if a bookie is registered, because the bookie's node is a
+        # child of one of these nodes.
         empty = [znodes.DeleteNode(each) for each in paths if await self._tree.stat(each)]
         try:
             await self._tree.transact(

@@ -1,4 +1,4 @@
-"""The store of the bookies' records, which have the counters of their directories.
+"""The store of the bookies' records, which contain the counters of the bookies' directories.
 
 The nodes are at `<root>-bookies/<bookie id>`, outside the ledgers root, so Apache's tools never see
 them.

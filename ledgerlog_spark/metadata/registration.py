@@ -98,7 +98,10 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """Try to announce. Return None after success, otherwise the id of the other session."""
+        """Try to announce the bookie.
+
+        Return None after success, otherwise the id of the other session.
+        """
         while True:
             here = await znodes.synced_stat(self._tree, self._place)
             there = await self._tree.stat(self._other_place)
@@ -256,7 +259,7 @@ class Registration:
         """The addresses of a bookie."""
         name = checked_bookie_id(bookie_id)
         for directory in (self._available, self._read_only, self._available):
-            # The third read finds a bookie that became writable between the first two.
+            # The third read finds a bookie that became writable between the first two reads.
             record = await znodes.get_or_none(self._tree, f"{directory}/{name}")
             if record is not None:
                 return decode_service_info(bookie_id, record.value)
@@ -295,8 +298,9 @@ class Registration:
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
         """Create (`version` None) or replace the cookie of a bookie.
 
-        After a lost answer to a creation, the same cookie in the store counts as created. It names
-        the bookie and its directories, so the next start of the bookie would also accept it.
+        After a lost answer to a creation, the same cookie in the store counts as created. This
+        cookie names the bookie and its directories, so the bookie would also accept the cookie at
+        its next start.
         """
         path = self._cookie_path(bookie_id)
         try:
@@ -371,7 +375,7 @@ class Registration:
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing.
+        """Stop announcing the bookies.
 
         This call does not end the session. The nodes stay until the session ends.
         """

@@ -20,7 +20,7 @@ async def write_node(
     After a lost answer, the same data in the store counts as written.
 
     Returns:
-        None if another process wrote or deleted the node first; then nothing was changed.
+        None if another process wrote or deleted the node first. In this case, nothing was changed.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:

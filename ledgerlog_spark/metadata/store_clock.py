@@ -23,7 +23,7 @@ class EstimatedClock(Protocol):
 
 
 def elapsed_ns() -> int:
-    """A monotonic clock. If possible, it continues while the machine is suspended."""
+    """The time of a monotonic clock. If possible, the clock runs while the machine is suspended."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime_ns(time.CLOCK_BOOTTIME)
     return time.monotonic_ns()
@@ -42,7 +42,7 @@ class StoreClock:
     def note(self, store_ms: int) -> None:
         """Take the store's time from the answer to a write.
 
-        The newest answer counts, even if its time is lower than the time of an earlier answer. A
+        The newest answer is used, even if its time is lower than the time of an earlier answer. A
         lower time means that the store's clock was set back, or that another server answered.
         """
         self._store_ms = store_ms

@@ -130,7 +130,7 @@ class MetadataStores:
 
     @property
     def vacations(self) -> VacationStore:
-        """The bookies that leave."""
+        """The bookies that are taken out of service."""
         return self.replication.vacations
 
     @property

@@ -16,7 +16,7 @@ The stores run on the client's event loop, and raise the same errors.
 
 Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
 session was replaced between the two reads. Each server gets the newest transaction id that the tree
-has seen. A server that does not have this transaction refuses the session.
+has received. A server that does not have this transaction refuses the session.
 
 If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
 waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.
@@ -64,15 +64,18 @@ each packet to 1 MiB."""
 
 
 class NodeMissingError(MetadataError):
-    """The node does not exist, or the parent of a new node does not exist. Has `path`."""
+    """The node does not exist, or the parent of a new node does not exist.
+
+    `path` names the node.
+    """
 
 
 class NodeExistsError(MetadataError):
-    """A node with this path already exists. Has `path`."""
+    """A node with this path already exists. `path` names the node."""
 
 
 class NodeNotEmptyError(MetadataError):
-    """The node has children and cannot be deleted. Has `path`."""
+    """The node has children and cannot be deleted. `path` names the node."""
 
 
 class TransactionFailedError(MetadataError):
@@ -109,7 +112,7 @@ class NodeStat:
     """The metadata of a node."""
 
     version: Version
-    owner: int  # session id of an ephemeral node, 0 for a persistent one
+    owner: int  # session id of an ephemeral node, 0 for a persistent node
     size_bytes: int
     children_count: int
     created_ms: int  # by the store's own clock, ms since the epoch
@@ -285,7 +288,7 @@ class ZnodeTree(Session, Protocol):
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session has replaced a lost one.
+        """Watch the session: `on_replaced` is called after a new session has replaced the lost one.
 
         The ephemeral nodes of the lost session are deleted.
         """
@@ -364,7 +367,10 @@ class WriteAttempts:
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """Allow `attempts_max` attempts. Without `settles`, the first lost answer is an error."""
+        """Allow `attempts_max` attempts.
+
+        If `settles` is false, the first lost answer is an error.
+        """
         # the error for the newest lost answer; later attempts raise it if the store is unavailable
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max

@@ -1,4 +1,4 @@
-"""The future of a blocking append, which costs a tenth of an ordinary future to create."""
+"""The future of a blocking append, which is created in a tenth of the usual time."""
 
 from __future__ import annotations
 

@@ -37,11 +37,11 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""Total size of new appends that wakes the dozing loop, because they may fill an entry."""
+"""Total size of new appends at which the dozing loop is woken, because they may fill an entry."""
 
 
 def _nothing() -> None:
-    """Do nothing, in place of the functions that a handle sets later."""
+    """Do nothing. A handle later sets other functions in place of this function."""
 
 
 class Inbox:
@@ -240,9 +240,10 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
         the future are those of `append`.
 
         Raises:
-            LocalProtocolError: Nothing was appended. The payload is not bytes, or is too large. Or
-                another process created the ledger. Or 16 times the settings' backlog waits to be
-                sent, and the caller is a callback of an append, which cannot wait.
+            LocalProtocolError: Nothing was appended. The payload is not bytes or is too large, or
+                another process created the ledger. The error is also raised if 16 times the
+                settings' backlog waits to be sent and the caller is a callback of an append, which
+                cannot wait.
         """
         return self._append(checked_payload(payload))
 

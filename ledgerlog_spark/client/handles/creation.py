@@ -172,7 +172,7 @@ class DrawnIds:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The bookies of a new ledger. `absent` are those that are not registered."""
+    """The bookies of a new ledger. `absent` are the bookies that are not registered."""
 
     ensemble: tuple[str, ...]
     absent: tuple[str, ...] = ()
@@ -194,7 +194,7 @@ async def placed(services: Services, quorum: Quorum) -> Chosen:
     write set has at least Qa writable bookies (PROTOCOL.md#B21).
 
     Raises:
-        NotEnoughBookiesError: There is no such ensemble. The error has the figures.
+        NotEnoughBookiesError: There is no such ensemble. The error contains the numbers.
     """
     found = await services.candidates(is_fresh=False)
     result = place_new(quorum, found.names, (), found.bookies, found.policy)

@@ -1,8 +1,8 @@
-"""The ends of ledgers that one client has seen, so that a later read never finds an earlier end.
+"""The ends of ledgers that one client has found, so that a later read never finds an earlier end.
 
 The end of an open ledger is the largest last add confirmed of the bookies that answered. A later
 read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
-the result of each read is at least the end that this client saw before (PROTOCOL.md#E12).
+the result of each read is at least the end that this client found before (PROTOCOL.md#E12).
 
 A bookie may report an end that is too large. If it turns out that some entry up to this end is on
 no replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
@@ -38,7 +38,7 @@ class KnownEnds:
         self._ends: OrderedDict[int, _End] = OrderedDict()
 
     def last_add_confirmed(self, ledger_id: int) -> int:
-        """Return the largest LAC that was seen; NO_ENTRY if no LAC was seen."""
+        """Return the largest known LAC of a ledger; NO_ENTRY if no LAC is known."""
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
@@ -57,7 +57,7 @@ class KnownEnds:
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
         """Return the loaded metadata.
 
-        If this client has seen the ledger CLOSED, return it as CLOSED.
+        If an earlier read of this client returned CLOSED metadata, the result is CLOSED too.
         """
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))

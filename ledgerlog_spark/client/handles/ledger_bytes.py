@@ -91,7 +91,7 @@ class LedgerBytes:
     def verified_slices(
         self, effect: SendReadSlices, received: Sequence[bytes]
     ) -> EntryBatch | None:
-        """Return the entries before the first invalid one; None if there are none."""
+        """Return the entries before the first invalid entry; None if no entry is before it."""
         payloads = []
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         for entry_id, data in zip(ids, received, strict=False):

@@ -100,7 +100,7 @@ class ReadHandle:
 
         For a closed ledger, this value is the last entry. For an open ledger, the value may lag
         until `refresh`. When this handle is opened or refreshed, the value is at least as large as
-        each value that other handles of the client have seen before.
+        each value that other handles of the client have found before.
         """
         return self._last_add_confirmed
 
@@ -151,7 +151,7 @@ class ReadHandle:
 
         Args:
             on_change: Called on the event loop after a possible change of one of these values, and
-                when the follower stops: the ledger was closed, or the follower has an `error`.
+                when the follower stops because the ledger was closed or because of an `error`.
             entries_size_bytes_max: Maximum size of the new entries that the bookie sends with a new
                 LAC, for `watched_entries`.
         """
@@ -240,13 +240,13 @@ class ReadHandle:
 
         Args:
             first_entry_id: At least 0.
-            last_entry_id: None means `last_add_confirmed`. In this case, the range may be empty.
+            last_entry_id: If it is None, the range ends at `last_add_confirmed`, and may be empty.
             is_listed: Whether a durable list of the caller contains the range, so that it was
                 certainly acknowledged. If so, the range may end after `last_add_confirmed`.
             place: Shares a limit of memory with other reads. If the consumer takes another range
                 first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. The reader may return
-                some entries completely. None requests complete entries.
+                some entries completely. If this is None, complete entries are read.
 
         Raises:
             LocalProtocolError: The range is wrong, or ends after `last_add_confirmed`. Nothing was

@@ -257,7 +257,7 @@ class WriteHandle:
             self._closed.set_exception(self._stopped_error())
 
     def member_lost(self, bookie_id: str) -> None:
-        """Notify the writer that a bookie has not been registered for long."""
+        """Notify the writer that a bookie has not been registered for some time."""
         # PROTOCOL.md#B22
         check_type("bookie_id", bookie_id, str)
         if self.is_writable:
@@ -405,7 +405,10 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as seen. Otherwise, asyncio reports the error if no caller waits for it."""
+    """Mark an error as retrieved.
+
+    Otherwise, asyncio reports the error if no caller waits for it.
+    """
     if not closing.cancelled():
         closing.exception()
 

@@ -30,13 +30,13 @@ FLAT_LEVELS: Final = (re.compile("L[0-9]{10,19}"),)
 """A pattern for the names on each level below the root, from the top level to the lowest."""
 
 _LEVELS: Final = {
-    # Ids in the short directories are lower, so these directories are read first.
+    # The directories of SHORT_LEVELS contain lower ids, so these directories are read first.
     PathStyle.HIERARCHICAL: (SHORT_LEVELS, LONG_LEVELS),
     PathStyle.LONG_HIERARCHICAL: (LONG_LEVELS,),
     PathStyle.FLAT: (FLAT_LEVELS,),
 }
 _LOWER_DIGITS: Final = 4
-"""Number of digits of the id in a name below the top level, in all layouts with several levels."""
+"""Number of digits of a ledger id in a name below the top level, in layouts with several levels."""
 
 
 class LedgerIdListing:

@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 
 @dataclass(frozen=True, slots=True)
 class CandidateLook:
-    """Whether a client is a candidate, and the id of the session that read this.
+    """Whether a client is a candidate, and the id of the session in which this was read.
 
     Attributes:
         session_timeout_ms: The time for which the nodes of a dead client's session stay.
@@ -42,7 +42,7 @@ class CandidateNodes:
         await self._nodes.join(claim)
 
     async def look(self, claim: str) -> CandidateLook:
-        """Look for a node with this claim. Without a sync before, a new node may be missed.
+        """Look for a node with this claim. Without an earlier sync, the read may miss a new node.
 
         If the session was replaced during the read, the result contains the id of the replaced
         session.

@@ -129,7 +129,7 @@ class LogProducers:
     def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
         """The operations that delete these producers of a log.
 
-        They fail if the log has other producers.
+        The operations fail if the log has other producers.
         """
         operations: list[znodes.NodeOperation] = []
         for app, version in versions.items():
@@ -253,7 +253,7 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """Creation times of ledgers' metadata, by the store's clock; None if it was deleted."""
+        """Creation times of ledgers' metadata, by the store's clock; None for deleted metadata."""
         stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 

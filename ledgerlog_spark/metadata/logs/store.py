@@ -143,8 +143,8 @@ class LogStore:
         """Delete a log: free its name and store the deletion in its head, in one transaction.
 
         Raises MetadataVersionError if the head has another version, or another log has the name.
-        With `producers`, these producers are also deleted, and no job can begin afterwards. Then
-        the error is also raised if one of these producers has another version or a registered
+        If `producers` is given, these producers are also deleted, and no job can begin afterwards.
+        Then the error is also raised if one of these producers has another version or a registered
         ledger, or if the log has another producer.
         """
         name = self._paths.name(head.name)
@@ -331,7 +331,7 @@ class LogStore:
         return CandidateNodes(self._tree, self._paths.candidates(log_id))
 
     def watch_session(self, on_replaced: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session replaced a lost one."""
+        """Watch the session: `on_replaced` is called after a new session replaced the lost one."""
         return self._tree.watch_session(on_replaced)
 
     def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:

@@ -59,7 +59,7 @@ class TreeElection:
     async def _vote(self, data: bytes) -> str:
         """Create a vote, and return its name.
 
-        The reply to the creation of a vote may be lost, in this call or in an earlier one. If this
+        The reply to the creation of a vote may be lost, in this call or in an earlier call. If this
         session has such a vote of the candidate, the call returns this vote. Otherwise the vote
         could win the election although no auditor watches it.
         """
@@ -198,7 +198,7 @@ class TreeAuditorVote:
         try:
             return await self._tree.stat(path) is None
         except LedgerLogError:
-            return True  # look again
+            return True  # read the votes again
 
     def _lose(self) -> None:
         self.lost.set()
@@ -222,4 +222,4 @@ async def is_own(tree: znodes.ZnodeTree, path: str, data: bytes) -> bool:
 
 
 def _nothing() -> None:
-    """Replaces the function that ends a watch, if no watch was set."""
+    """The function that ends a watch, as long as no watch was set."""

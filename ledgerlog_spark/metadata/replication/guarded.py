@@ -52,7 +52,7 @@ async def delete_unlocked(tree: znodes.ZnodeTree, path: str, version: Version) -
 
 
 async def remove_empty(tree: znodes.ZnodeTree, directory: str, top: str) -> None:
-    """Delete a directory and those above it, up to the child of `top`, while they are empty.
+    """Delete a directory and its ancestors up to the child of `top`, as far as they are empty.
 
     The store refuses to delete a directory with children, so a node that another process has just
     created stays. If a process finds that its directory does not exist any more, it creates the

@@ -12,10 +12,12 @@ from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_h
 
 ATTEMPTS_MAX = 8
 LEFT_MAX = 1_000
-"""Maximum number of locks without a caller that are remembered. Further ones end with the session.
+"""Maximum number of locks that are remembered although no caller has them.
+
+Further such locks end with the session.
 """
 RETURNS_MAX = 16
-"""Maximum number of locks without a caller that one call releases."""
+"""Maximum number of locks that one call releases because no caller has them."""
 FIRST_VERSION = Version(0, 0)
 """The version of a node that was created and never written. Transactions compare its number."""
 
@@ -38,7 +40,7 @@ class ReplicationLocks:
         self._held = HeldNodes(tree, root + LOCKS)
         self._guarded_session = 0
         self._taken: set[int] = set()  # ledgers whose locks callers have in `_taken_in`
-        self._taken_in = 0  # the id of the session that `_taken` is about
+        self._taken_in = 0  # the id of the session in which these locks were taken
         # Ledgers whose locks this session may hold without a caller, because a call failed.
         self._left: set[int] = set()
 
@@ -137,7 +139,7 @@ class ReplicationLocks:
                 return
             if ledger_id in taken:
                 continue
-            taken.add(ledger_id)  # so no caller of this session takes the lock meanwhile
+            taken.add(ledger_id)  # so that no caller of this session takes the lock now
             try:
                 await self.release(ledger_id)
             except LedgerLogError:

@@ -90,7 +90,7 @@ class ReplicationMarks:
         return True
 
     def walk(self, after: int = -1) -> AsyncIterator[int]:
-        """Implements `MarkQueue.walk`. Nodes that are no marks are omitted."""
+        """Implements `MarkQueue.walk`. Nodes that are not marks are omitted."""
         return in_order(self._directories((), after), self._marked, WALK_DEPTH)
 
     def watch(self, on_change: OnChange) -> CancelWatch:
@@ -126,7 +126,10 @@ class ReplicationMarks:
                     yield ledger_id
 
     async def _marked(self, ledger_id: int) -> int | None:
-        """The ledger id if its directory has a mark. The directory may have stayed without one."""
+        """The ledger id if its directory has a mark.
+
+        The directory may remain after its mark was deleted.
+        """
         names = await znodes.children_of(self._tree, self._root + mark_directory(ledger_id))
         name = mark_path(ledger_id).rpartition("/")[2]
         return ledger_id if name in names else None

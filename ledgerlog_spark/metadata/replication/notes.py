@@ -98,7 +98,7 @@ class NodeNotes(Generic[Note]):
         return is_deleted
 
     async def walk(self, after: int = -1) -> AsyncIterator[int]:
-        """Implements `LedgerNotes.walk`. Nodes that are no notes are omitted."""
+        """Implements `LedgerNotes.walk`. Nodes that are not notes are omitted."""
         for group in await znodes.children_of(self._tree, self._directory):
             if not _GROUP.fullmatch(group) or int(group, 16) < after >> GROUP_BITS:
                 continue
@@ -108,7 +108,10 @@ class NodeNotes(Generic[Note]):
                     yield ledger_id
 
     def watch(self, on_change: OnChange) -> CancelWatch:
-        """Implements `LedgerNotes.watch`. It reports only the first note in each directory."""
+        """Implements `LedgerNotes.watch`.
+
+        The watch reports only the first note in each directory.
+        """
         return self._tree.watch_children(self._directory, on_change)
 
     def _decoded(self, path: str, data: bytes) -> Note:

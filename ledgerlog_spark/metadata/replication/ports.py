@@ -31,7 +31,8 @@ class Mark:
     Attributes:
         ledger_id: The ledger.
         replicas: Ids of the bookies that were lost, without repetition.
-        created_ms: Time by the clock of the auditor; compared with nothing. None without a time.
+        created_ms: Time by the clock of the auditor, which is compared with no other time. None if
+            the mark contains no time.
         version: Each write of the mark increases it.
     """
 
@@ -56,8 +57,8 @@ class HeldLock:
 class LedgerLocks(Protocol):
     """One lock for each ledger, which Apache's workers share.
 
-    A lock saves work, and protects nothing.
-    `metadata.replication.locks.ReplicationLocks` implements it.
+    A lock saves work, and protects no data. `metadata.replication.locks.ReplicationLocks`
+    implements it.
     """
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
@@ -75,8 +76,8 @@ class LedgerLocks(Protocol):
     async def release_left(self) -> None:
         """Release some locks that no caller has, because `acquire` or `release` failed.
 
-        A session may live for weeks, and no other worker takes these locks meanwhile. An error
-        leaves them for the next call.
+        A session may live for weeks, and until it ends no other worker can take these locks. After
+        an error, the next call releases the remaining locks.
         """
 
     async def holder(self, ledger_id: int) -> str | None:
@@ -85,8 +86,8 @@ class LedgerLocks(Protocol):
     def is_held(self, lock: HeldLock) -> bool:
         """Whether the session that took the lock is still the current session.
 
-        If the result is False, the lock is lost, and the worker abandons the ledger. If it is True,
-        the session may have ended meanwhile.
+        If the result is False, the lock is lost, and the worker abandons the ledger. Even if the
+        result is True, the session may already have ended.
         """
         ...
 
@@ -114,7 +115,7 @@ class MarkQueue(Protocol):
     ) -> bool:
         """Delete the mark at a version, if the session that took `lock` still lives.
 
-        All `checks` must succeed too, such as that of `LedgerStore.unchanged`.
+        All `checks` must succeed too, such as the check that `LedgerStore.unchanged` returns.
 
         Returns:
             True if the mark is deleted. False if the mark has changed or does not exist, if the
@@ -160,7 +161,7 @@ class LedgerNotes(Protocol[Note]):
     ) -> bool:
         """Delete the note at a version.
 
-        With `lock`, the session of the lock must live, and all `checks` must succeed.
+        If `lock` is given, the session of the lock must live, and all `checks` must succeed.
 
         Returns:
             True if the note is deleted. False if it has changed or does not exist, if the lock has
@@ -220,9 +221,9 @@ class AuditorVote(Protocol):
     """One vote in the election of the auditor. It belongs to one session.
 
     Attributes:
-        elected: Set while this vote is the oldest one.
+        elected: Set while this vote is the oldest vote.
         lost: Set after the session was replaced, after the vote was deleted, and after `leave`. It
-            is never cleared. The auditor then steps down. It may join again.
+            is never cleared. When it is set, the auditor steps down. The auditor may join again.
     """
 
     elected: asyncio.Event
@@ -230,11 +231,14 @@ class AuditorVote(Protocol):
 
     @property
     def may_publish(self) -> bool:
-        """Whether this vote is elected and the store is connected. If not, publish nothing."""
+        """Whether this vote is elected and the store is connected.
+
+        If not, the auditor publishes nothing.
+        """
         ...
 
     async def leave(self) -> None:
-        """Delete the vote. May be called twice."""
+        """Delete the vote. A second call does nothing."""
 
 
 class AuditorElection(Protocol):

@@ -36,9 +36,9 @@ class ReplicationStores:
         locks: The lock of each ledger.
         marks: The queue of ledgers with lost bookies.
         holes: The copies that registered members lack.
-        moves: The copies that must get another home.
+        moves: The copies that must be replaced by copies on other bookies.
         unreadable: The entries of which no copy was readable.
-        attempts: Why ledgers are not healed yet.
+        attempts: The failed attempts to repair ledgers.
         switch: The settings for the whole cluster.
         election: The election of the auditor.
         reports: The progress of the replication workers.
@@ -62,7 +62,7 @@ class ReplicationStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str) -> ReplicationStores:
-        """Return the stores below and beside `root`. This sends no request."""
+        """Return the stores of the cluster at `root`. This sends no request."""
         locks = ReplicationLocks(tree, root)
         return cls(
             locks=locks,

@@ -15,7 +15,10 @@ from ledgerlog_spark.wire.underreplication import (
 )
 
 DELAY_SECONDS = 60
-"""The delay that is stored if no delay exists. A restart of a bookie takes less time."""
+"""The delay that is stored if no delay exists.
+
+A restart of a bookie takes less time than this delay.
+"""
 
 
 class ReplicationSwitch:

@@ -16,8 +16,8 @@ class LoopCalls:
 
     Each wake-up of the loop costs a system call, and Python switches to another thread. So calls
     that come together wake the loop once. While the loop is busy, it takes calls at most once in
-    `BUSY_WAIT_SECONDS`, so that it takes more calls at once. The owner bounds the number of calls:
-    there is one call for each request, each watch and each change of the connection.
+    `BUSY_WAIT_SECONDS`, so that it takes more calls each time. The owner bounds the number of
+    calls: there is one call for each request, each watch and each change of the connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:

@@ -31,7 +31,10 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 
 
 def stop(client: KazooClient) -> None:
-    """End the session and its threads. Without answers, this blocks for up to a session timeout."""
+    """End the session and its threads.
+
+    If no server answers, this call blocks for up to a session timeout.
+    """
     # kazoo may raise errors when it stops. No caller needs these errors, so they are dropped.
     with contextlib.suppress(Exception):
         client.stop()

@@ -198,9 +198,9 @@ class ZookeeperSession:
     async def is_orphaned(self) -> bool:
         """Whether the address of this session's ensemble now belongs to another ensemble.
 
-        A server refuses a session that saw later transactions than the server has. So if a new
-        cluster has this address, the session would wait for hours to connect. For a connected
-        session, this call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
+        A server refuses a session that has already received later transactions than the server has.
+        So if a new cluster has this address, the session would wait for hours to connect. For a
+        connected session, this call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
         """
         if self.is_connected or self._is_closed:
             return False

@@ -27,7 +27,8 @@ A LEADING leader rolls to a next ledger in these steps:
 A ledger that another client fenced is broken too. The leader does not close such a ledger: it
 checks whether it still leads the log, and then recovers the ledger (LOGS.md#J15).
 
-- `leader`: the machine and its table. `messages`: its phases, limits, events and effects.
+- `leader`: the machine and its table of handlers. `messages`: its phases, limits, events and
+  effects.
 - `opening`: makes a client the leader. `claim`: the claim of an opener. `candidacy`: its node.
 - `standing`: the check after a fence. `look`: reads of the head after a change. `appends`: appends
   that are not acknowledged yet.

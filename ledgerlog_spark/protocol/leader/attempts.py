@@ -56,7 +56,7 @@ class Attempts:
         return StartTimer(self._timer, self._policy.pause_ms(self._failures))
 
     def wake(self, request: int) -> bool:
-        """End the delay if `request` is the number of its timer. Return whether it ended."""
+        """End the delay if `request` is the number of its timer. Return whether the delay ended."""
         if request != self._timer or not self._timer:
             return False
         self._timer = 0
@@ -73,7 +73,7 @@ class LedgerDrops:
         self._numbers = numbers
 
     def begin(self, ledger_id: int | None) -> list[DropLedger]:
-        """Return the request that deletes the ledger. None deletes nothing."""
+        """Return the request that deletes the ledger, or no request if `ledger_id` is None."""
         if ledger_id is None:
             return []
         request = self._numbers.next()

@@ -52,7 +52,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         self.properties = LogProperties()  # the properties that this leader last read
         self._settings = settings or lm.LeaderSettings()  # never changes
         self._token = token  # for the next change of the list; each change gets another token
-        self._numbers = numbers = RequestNumbers()  # shared: a number names only one request
+        self._numbers = numbers = RequestNumbers()  # shared, so each number names only one request
         self._appends = LeaderAppends(log, self._settings.window)  # empty before LEADING
         retry = self._settings.retry
         # `token` is also the claim, which never changes (LOGS.md#J14)
@@ -94,7 +94,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
 
     @property
     def roll_wait(self) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of its newest attempt, or None."""
+        """The step that a roll waits for, and the error of its newest attempt, if there is one."""
         closing = self._standing.attempts.error or self._closing.error
         errors = closing, self._creating.error, self._listing.error
         return self._ledgers.roll_wait(errors, is_closing=self._is_finishing)

@@ -7,7 +7,7 @@ effects:
   which repeats this number. Several requests may be pending. The machine waits before it retries,
   so the host need not delay a reply.
 - A *command* (`AppendEntry`) has no reply of its own. The host hands the entries to the ledger's
-  writer in the sequence of the commands. `EntriesConfirmed` reports the confirmed entries.
+  writer in the order of the commands. `EntriesConfirmed` reports the confirmed entries.
 - An *indication* notifies the application. The last indication is `LeaderClosed` or
   `LeaderStopped`. Requests that are still pending at this time also get replies. After such a late
   reply, the machine can drop a ledger that it does not need.
@@ -21,8 +21,8 @@ Duties of the host for the writer of each ledger that `CreateLedger` made:
 3. If `changes_ensemble` is false, the writer may not replace a bookie, so the first failed bookie
    breaks the ledger (`WriterSettings.ensemble_changes_max=0`).
 4. The host keeps the payload of an append until `AppendsAcknowledged` contains the append, because
-   the machine may move the append to another ledger. The offset and the time stay the same. So the
-   host may keep the encoded entry instead of the payload.
+   the machine may move the append to another ledger. The offset and the time of the append stay the
+   same. So the host may keep the encoded entry instead of the payload.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class RecoverLedger:
 
 @dataclass(frozen=True, slots=True)
 class JoinCandidates(LogRequest["CandidatesJoined"]):
-    """Create the candidate node of this client, an ephemeral node with its claim.
+    """Create the candidate node of this client, an ephemeral node that contains the client's claim.
 
     The host deletes the node when the machine has ended. The outcome is `GONE` if the log was
     deleted.
@@ -172,8 +172,10 @@ class AppendRequested(NamedTuple):
     size_bytes: int
     """Approximate size of the stored entry, including the header."""
     now_ms: int
-    """Time by the store's clock. If this clock is set back, the times in the log still do not
-    decrease."""
+    """Time of the append by the store's clock.
+
+    If this clock is set back, the times in the log still do not decrease.
+    """
 
 
 class EntriesConfirmed(NamedTuple):
@@ -201,7 +203,10 @@ class RollRequested:
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """End now with this error. The open ledgers stay open until the next leader seals them."""
+    """Stop the leader now with this error.
+
+    The open ledgers stay open until the next leader seals them.
+    """
 
     error: LedgerLogError
 
@@ -231,7 +236,7 @@ class CandidatesJoined(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class CandidateRead(LogReply):
-    """Reply to `ReadCandidate`, with the session of this client that read the node."""
+    """Reply to `ReadCandidate`, with the session of this client in which the node was read."""
 
     is_there: bool = False
     session_id: int = 0
@@ -240,7 +245,7 @@ class CandidateRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class LedgerCreated:
-    """Reply to `CreateLedger`. After an error, the leader never uses the ledger."""
+    """Reply to `CreateLedger`. If it contains an error, the leader never uses the ledger."""
 
     request: int
     ledger_id: int = -1

@@ -1,7 +1,7 @@
 """Decides whether a leader still leads after one of its ledgers was fenced (LOGS.md#J15).
 
 Auto-recovery and operators fence ledgers too. Only the claim in the head shows that another client
-takes over the log. A claim of a client that died before it listed a ledger does not count.
+takes over the log. The claim of a client is ignored if the client died before it listed a ledger.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class StandingCheck(HeadTransaction[LogHead]):
             if (rival, found.session_id) == (self._rival, self._rival_session_id):
                 return
             if found.session_id != session_id:
-                looks, session_id = 0, found.session_id  # only time in one session counts
+                looks, session_id = 0, found.session_id  # only the time within one session counts
             if looks >= ABSENT_SESSION_TIMES * LOOKS_IN_A_SESSION_TIME:
                 self._rival, self._rival_session_id = rival, session_id
                 return
@@ -101,7 +101,7 @@ class StandingCheck(HeadTransaction[LogHead]):
 class LeaderStanding:
     """Runs the checks of one leader, one at a time.
 
-    A check is for all ledgers that are contested.
+    One check covers all contested ledgers.
     """
 
     def __init__(
@@ -124,7 +124,10 @@ class LeaderStanding:
     def begin(
         self, contested: list[LeaderLedger], mine: Collection[int], token: str
     ) -> list[LogRequest[Any] | StartTimer]:
-        """Begin a check for these ledgers, of which there is at least one. `mine`: all ledgers."""
+        """Begin a check for `contested` (at least one ledger).
+
+        `mine` are all ledgers of this leader.
+        """
         assert not self.is_running
         self._contested, self.fence = contested, contested[0].fence
         self._check = StandingCheck(

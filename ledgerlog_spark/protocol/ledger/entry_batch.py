@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload, StoredEntry
 
 
 class EntryBatch(Sequence[StoredEntry]):
-    """At least one entry, with consecutive ids. The host has verified all entries."""
+    """One or more entries with consecutive ids. The host has verified all entries."""
 
     __slots__ = ("first_entry_id", "last_adds_confirmed", "lengths", "payloads", "size_bytes")
 

@@ -16,7 +16,7 @@ class Identity:
 
     Attributes:
         bookie_id: The bookie.
-        token: A value of the host. It stays the same as long as the bookie has lost nothing.
+        token: A value that the host made. It does not change while the bookie has lost nothing.
     """
 
     bookie_id: str

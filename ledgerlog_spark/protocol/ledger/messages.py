@@ -214,7 +214,7 @@ Request = (
 class AddReplied(NamedTuple):
     """One bookie's answer to a `SendAdd`.
 
-    After a deadline or a lost connection, the host sends it.
+    After a deadline or a lost connection, the host sends this event.
     """
 
     request: int
@@ -373,7 +373,7 @@ class EnsembleChanged:
 
 @dataclass(frozen=True, slots=True)
 class HoleLeft:
-    """Entries that a bookie should have, but lacks. The bookie may have some of these entries."""
+    """Entries that a bookie should have. The bookie may lack some or all of these entries."""
 
     first_entry_id: int
     last_entry_id: int  # inclusive

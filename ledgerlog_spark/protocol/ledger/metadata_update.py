@@ -187,7 +187,7 @@ class MetadataUpdate:
 
 
 class UpdatingMachine(TableMachine[m.Event, m.Effect], ABC):
-    """Base of the machines of a ledger that change its metadata, one update at a time."""
+    """Base class of the machines that change the metadata of a ledger, one update at a time."""
 
     def __init__(self, *, numbers: RequestNumbers, retry: RetryPolicy) -> None:
         self._numbers = numbers

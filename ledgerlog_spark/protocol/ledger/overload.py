@@ -66,7 +66,7 @@ class BusyBookies:
     def should_be_replaced(self, index: int) -> bool:
         """Whether to replace the bookie at `index`.
 
-        No other bookie is busy, and it has refused for too long.
+        It is replaced if no other bookie is busy and it has refused adds for too long.
         """
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
@@ -78,7 +78,7 @@ class BusyBookies:
     def fired(self, timer: int) -> int | None:
         """Record that `timer` fired.
 
-        Return the index of its bookie, or None if no bookie has the timer.
+        Return the index of the bookie that has this timer, or None if no bookie has it.
         """
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:

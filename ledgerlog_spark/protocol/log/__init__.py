@@ -28,6 +28,7 @@ or refuses a request, the transaction ends with `Failed`.
 - `transaction`: changes a head. Most changes are plans for this transaction.
 - `state`: the stored state. `read`: reads versions. `commit`: commits of producers. `change`:
   changes without a producer. `sweep`: deletes ledgers and pages that no version lists.
-- `properties`: the settings of a log. `password`: the password of its ledgers. `claim`: the client
-  that may seal the ledgers of a leader log. `seal`: the last listed entry of each ledger.
+- `properties`: the settings of a log. `password`: the password of the log's ledgers. `claim`: the
+  client that may seal the ledgers of a leader log. `seal`: reads the last listed entry of each
+  ledger.
 """

@@ -68,7 +68,7 @@ _WRITTEN_BY = {
 }
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
-"""Writes that users may see; pages that no head names are invisible to them."""
+"""Writes that users may see; pages that no head names are invisible to users."""
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 
@@ -97,7 +97,7 @@ class LogMachine(ABC, Generic[R_co]):
     def __init__(
         self, log: str, *, is_fresh: bool = True, numbers: RequestNumbers | None = None
     ) -> None:
-        """With `is_fresh`, the machine sends a `Sync` before it reads the head.
+        """If `is_fresh` is true, the machine sends a `Sync` before it reads the head.
 
         Without a `Sync`, the head may be old. An old head is enough to read more rows, but it does
         not prove that something does not exist. A machine inside another machine gets the request
@@ -124,7 +124,10 @@ class LogMachine(ABC, Generic[R_co]):
         return self._out is not None and reply.request == self._out.request
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply. Return the error for the waiting caller (LOGS.md#K16)."""
+        """End the machine without the pending reply.
+
+        Return the error for the waiting caller (LOGS.md#K16).
+        """
         definite = not self.may_write
         self.has_ended = True
         then = "the log was not changed" if definite else "the log may have been changed"
@@ -212,7 +215,7 @@ class LogMachine(ABC, Generic[R_co]):
             self._is_fresh = True
             reply = yield from self._read(ReadHead(self.time_needed))
             if reply.head is not None or is_synced:
-                break  # otherwise a lagging replica may not have the log yet (LOGS.md#Q2)
+                break  # without a `Sync`, a lagging replica may not have the log yet (LOGS.md#Q2)
         self._head, self._now_ms = reply.head, reply.now_ms
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 

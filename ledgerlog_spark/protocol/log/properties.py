@@ -160,7 +160,7 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The stored properties after `changes`, by option name. The value None sets the default."""
+    """The stored properties after `changes`, by option name. A change to None sets the default."""
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
         merged[_OPTION_OF[_field_of(option)]] = value
@@ -187,7 +187,7 @@ def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_has_properties(log: str, stored: Mapping[str, str], wanted: Mapping[str, str]) -> None:
-    """Raise an error unless the log has the wanted properties (LOGS.md#H10).
+    """Raise an error unless the log has the properties in `wanted` (LOGS.md#H10).
 
     Other properties may have any value.
     """

@@ -16,13 +16,16 @@ from ledgerlog_spark.protocol.log.state.rows import ITEMS
 from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 LOG_ID_KEY = "ledgerlog.log"
-"""Custom metadata of every ledger of a log: the id of the log that may list it."""
+"""Key in the custom metadata of every ledger of a log. The value is the id of the log."""
 
 APP_KEY = "ledgerlog.app"
-"""Custom metadata: the producer under which the ledger was registered."""
+"""Key in the custom metadata. The value is the producer under which the ledger was registered."""
 
 SINCE_KEY = "ledgerlog.since"
-"""Custom metadata: the first offset at which the log may list the ledger, as decimal text."""
+"""Key in the custom metadata.
+
+The value is the first offset at which the log may list the ledger, as decimal text.
+"""
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:
@@ -32,7 +35,7 @@ def since_offset(custom: Mapping[str, bytes]) -> int:
 
 
 PAGES_AT_ONCE = 16
-"""Number of pages of items in memory at a time; each has at most 1 MiB before compression."""
+"""Maximum number of pages in memory; each has at most 1 MiB before compression."""
 
 
 class FloorMachine(LogMachine[dict[int, int]]):
@@ -46,7 +49,7 @@ class FloorMachine(LogMachine[dict[int, int]]):
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """`since_offsets`: the first offset at which each ledger may be listed; 0 means any."""
+        """`since_offsets`: the first offset at which each ledger may be listed; 0 if unknown."""
         super().__init__(log)
         self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
         self._since_offset = min(since_offsets.values(), default=0)

@@ -91,7 +91,7 @@ class Deregistered:
 
 
 class StagedSweep(LogMachine[Deregistered]):
-    """Deletes the registrations of one producer that are too old (LOGS.md#W3).
+    """Deletes the expired registrations of one producer (LOGS.md#W3).
 
     The producer record is read before the head, and is replaced at the version that was read. So
     this sweep fails if there is a commit between the read and the replacement.

@@ -1,4 +1,4 @@
-"""The transaction that changes a head. A machine with this base plans only the change.
+"""The transaction that changes a head. A machine with this base class only plans the change.
 
 An attempt reads the head, plans the change, reads the pages that the change needs and writes new
 pages. Then it replaces the head, if the head still has the version that was read. So when the

@@ -5,7 +5,7 @@
   chooses the first ensemble of a ledger.
 - `policy`: the rules. `adherence`: compares an ensemble with the rules.
 - `places`: the bookies of a cluster, and where they are. `preference`: orders bookies by their free
-  bytes. `quarantine`: the bookies that failed a moment ago.
+  bytes. `quarantine`: the bookies that recently failed several times.
 
 AUTORECOVERY.md#placement lists the rules.
 """

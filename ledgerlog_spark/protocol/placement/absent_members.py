@@ -1,8 +1,8 @@
 """The first ensemble of a ledger, which may name bookies that are not registered.
 
-A cluster may have exactly as many bookies as an ensemble needs. If one of them is absent, new
-ledgers name it nevertheless. When the bookie has returned, the writers of these ledgers send it
-entries (PROTOCOL.md#B21).
+A cluster may have exactly as many bookies as an ensemble needs. If one of these bookies is absent,
+new ledgers name this bookie nevertheless. When the bookie has returned, the writers of these
+ledgers send it entries (PROTOCOL.md#B21).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 class Spread:
     """The number of hosts, racks or regions over which the copies of an entry are spread.
 
-    `found` is the smallest number of all entries. `wanted` is 1 if no rule applies.
+    `found` is the smallest of these numbers among all entries. `wanted` is 1 if no rule applies.
     """
 
     found: int
@@ -37,7 +37,7 @@ class Adherence:
     racks: Spread
     regions: Spread
     without_room: tuple[str, ...] = ()  # members that reported no free bytes
-    quarantined: tuple[str, ...] = ()  # members that failed a moment ago
+    quarantined: tuple[str, ...] = ()  # members that are in quarantine
 
     @property
     def misplaced(self) -> tuple[str, ...]:
@@ -50,7 +50,7 @@ class Adherence:
 
     @property
     def broken(self) -> tuple[str, ...]:
-        """All rules that the ensemble does not keep."""
+        """All rules that the ensemble breaks."""
         room, quarantine = ("free bytes",), ("quarantine",)
         return (
             *self.misplaced,
@@ -74,7 +74,7 @@ class Adherence:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The numbers of hosts, racks and regions that the copies of an entry should be on."""
+    """The numbers of hosts, racks and regions over which an entry's copies should be spread."""
 
     hosts: int
     racks: int
@@ -90,7 +90,7 @@ def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wante
 
 
 def windows(quorum: Quorum) -> list[tuple[int, ...]]:
-    """The indexes of the write sets of an ensemble, each once (PROTOCOL.md#A2)."""
+    """The indexes of each write set of an ensemble, without repetitions (PROTOCOL.md#A2)."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     starts = range(size) if size > copies else range(1)
     return [tuple((start + offset) % size for offset in range(copies)) for start in starts]

@@ -1,11 +1,11 @@
 """Fills the empty indexes of an ensemble.
 
-A level is a set of rules. The first level has all rules, the second one has all but the quarantine,
-and so on. The first level with an ensemble wins (AUTORECOVERY.md#Z4). Within a level, ensembles are
-compared at the first index at which they differ: the ensemble with the preferred candidate there
-wins. The search tries candidates in this order. If a candidate fails, the search skips all
-candidates that are interchangeable with it. So the search is short even if the level has no
-ensemble.
+A level is a set of rules. The first level has all rules, the second level has all rules except the
+quarantine, and so on. The first level in which an ensemble is possible is used
+(AUTORECOVERY.md#Z4). Within a level, ensembles are compared at the first index at which they
+differ: the ensemble with the preferred candidate at this index is chosen. The search tries
+candidates in this order. If a candidate fails, the search skips all candidates that are
+interchangeable with it. So the search is short even if the level has no ensemble.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class BookieMap:
 
     Attributes:
         places: The place of each known bookie, including bookies that are down.
-        quarantined: Bookies that failed a moment ago.
+        quarantined: Bookies in quarantine.
         without_room: Bookies that reported no free bytes.
     """
 
@@ -38,12 +38,12 @@ class BookieMap:
 
     @property
     def has_racks(self) -> bool:
-        """Whether a rule of racks applies: the rack of at least one bookie is known."""
+        """Whether the rack of at least one bookie is known, so that rules about racks apply."""
         return any(place.rack is not None for place in self.places.values())
 
     @property
     def has_regions(self) -> bool:
-        """Whether a rule of regions applies: the region of at least one bookie is known."""
+        """Whether the region of at least one bookie is known, so that rules about regions apply."""
         return any(place.region is not None for place in self.places.values())
 
     def host_of(self, bookie_id: str) -> Hashable:

@@ -14,14 +14,14 @@ class PlacementPolicy:
 
     The copies of an entry are always on different bookies, and on different hosts unless
     `allow_same_host` is set. The other rules are given up if no ensemble keeps them all: first the
-    quarantine, then the free bytes, the racks, and the regions. `enforce_...` forbids this: then a
-    ledger is not created, and a failed bookie is not replaced.
+    quarantine, then the free bytes, the racks, and the regions. A rule with `enforce_...` is never
+    given up: if no ensemble keeps this rule, no ledger is created and no failed bookie is replaced.
 
     Attributes:
         min_racks_per_write_quorum: The copies of an entry should be in at least this number of
             racks. The rule applies if the rack of at least one bookie is known. All bookies of a
-            region whose racks are unknown count as in one rack. 1 means no rule.
-        min_regions_per_write_quorum: The same for regions.
+            region whose racks are unknown count as in one rack. The value 1 means no rule.
+        min_regions_per_write_quorum: Like `min_racks_per_write_quorum`, but for regions.
         enforce_racks: Whether `min_racks_per_write_quorum` is never given up.
         enforce_regions: Whether `min_regions_per_write_quorum` is never given up.
         enforce_free_bytes: Whether bookies that reported no free bytes are never chosen.

@@ -20,8 +20,8 @@ def in_preference(
     The bookies in `avoided` come after all others, and bookies without free bytes are last.
 
     Args:
-        free_bytes: The free bytes of each bookie; None if they are not known. Then the weight is
-            the median of the others.
+        free_bytes: The free bytes of each bookie; None if they are not known. In this case, the
+            weight is the median of the known values.
         draws: For each bookie a random number that the caller drew, with 0 <= number < 1.
         avoided: Bookies in quarantine.
     """

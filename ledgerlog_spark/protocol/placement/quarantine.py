@@ -1,4 +1,4 @@
-"""Lists the bookies that failed several times a moment ago."""
+"""Lists the bookies that recently failed several times."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ FAILURES_MIN = 3
 FAILURES_WITHIN_MS = 60_000
 QUARANTINE_MS = 300_000
 BOOKIES_MAX = 1_000
-"""Maximum number of bookies whose failures are kept. The oldest are forgotten."""
+"""Maximum number of bookies whose failures are kept. The oldest failures are forgotten."""
 
 
 class Quarantine:

@@ -33,14 +33,14 @@ def replace_failed(
 
     Candidates with the fewest failures in this ledger are preferred. A bookie of the ensemble,
     failed or not, is never chosen for another index (PROTOCOL.md#B5). An index without a
-    replacement keeps its bookie, whose host, rack and region still count.
+    replacement keeps its bookie. The host, rack and region of this bookie are still counted.
     """
     fresh = [name for name in dict.fromkeys(candidates) if name not in ensemble]
     fresh.sort(key=lambda name: failures.get(name, 0))
     failed = sorted(failed_indexes)
     members, replaced = tuple(ensemble), list[int]()
     for indexes in (failed, *([index] for index in failed)):
-        # First all indexes are tried together. If this is impossible, they are added one by one.
+        # First all indexes are tried together. If this fails, indexes are added one by one.
         tried = [*replaced, *indexes]
         if len(replaced) == len(failed) or len(tried) > len(fresh):
             continue

@@ -11,7 +11,10 @@ from ledgerlog_spark.protocol.placement.adherence import Wanted, windows
 from ledgerlog_spark.protocol.placement.places import BookieMap
 
 STEPS_MAX = 2_000
-"""Maximum number of candidates that one search tries. After that, it ends without a result."""
+"""Maximum number of candidates that one search tries.
+
+After that, the search ends without a result.
+"""
 
 
 class _Spot(NamedTuple):
@@ -116,7 +119,10 @@ class _Attempt:
         return True
 
     def fill(self, depth: int) -> bool:
-        """Fill the empty indexes, beginning with number `depth`. Return whether this succeeded."""
+        """Fill the empty indexes, beginning with number `depth`.
+
+        Return whether all indexes were filled.
+        """
         if depth == len(self._open):
             return True
         index = self._open[depth]
@@ -157,7 +163,10 @@ class _Attempt:
         return min(goal, len(self._used(kept, part)) + len(indexes) - len(kept))
 
     def _signature(self, name: str) -> Hashable:
-        """A description for the present members. Interchangeable candidates have the same one."""
+        """A candidate's description.
+
+        With the present members, candidates with equal descriptions are interchangeable.
+        """
         if self._shapes is None:
             members = [self._spots[one] for one in self.members if one is not None]
             self._shapes = _Shapes([self._spots[one] for one in self._candidates], members)

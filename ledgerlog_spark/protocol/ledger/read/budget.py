@@ -3,7 +3,7 @@
 A bookie's answer has at least one entry, and an entry can be as large as a frame. So the limit of
 memory (`size_bytes_max`) counts each pending request as a whole frame. The limit of reading ahead
 (`size_bytes_ahead_max`) counts a request with its expected size. With entries of usual sizes, a
-reader reaches only the second limit.
+reader reaches only the limit of reading ahead.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ReaderSettings:
         hedge_delay_ms: After one to two times this delay, a slow request is also sent to another
             bookie.
         reloads_max: Maximum number of reloads of the metadata for one entry.
-        overload: Retries after a bookie answered that it is busy, with pauses of about 15 s in
-            total.
+        overload: Number and delays (about 15 s in total) of the retries after a bookie answered
+            that it is busy.
     """
 
     entries_ahead_max: int = 16_384

@@ -37,7 +37,7 @@ class LacReader(TableMachine[m.Event, m.Effect]):
         self,
         *,
         metadata: LedgerMetadata,
-        known: int = NO_ENTRY,  # the largest LAC that the caller has seen
+        known: int = NO_ENTRY,  # the largest LAC that the caller has read
         waits_for_all: bool = False,
     ) -> None:
         self.phase = LacPhase.NEW

@@ -273,7 +273,10 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Request the rest of a batch later, when there is room. Ignore its further answers."""
+        """Request the rest of a batch later, when there is room.
+
+        Ignore further answers to the batch.
+        """
         self._to_request.put_back(first_entry_id, batch.last_entry_id)
         batch.next_entry_id = batch.last_entry_id + 1
 
@@ -342,7 +345,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         if (failure := self._final_failure(tally)) is not None:
             return self._fail(failure)
         if not self._may_exceed and not self._budget.has_room_to_hedge(self._requests_out):
-            return []  # wait for room from an answer, `EntriesTaken` or `RoomMade`
+            return []  # an answer, `EntriesTaken` or `RoomMade` must make room first
         self.phase = ReaderPhase.RELOADING
         self._reloads += 1
         self._reload = self._numbers.next()
@@ -358,7 +361,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return m.Failure.ENTRY_UNKNOWN if is_last else None
 
     def _wait_for_busy(self) -> m.StartTimer | None:
-        """Start a pause without requests; None after the maximum number of pauses."""
+        """Start a pause without requests. Return None after the maximum number of pauses."""
         self._busy_rounds += 1
         delay_ms = self._settings.overload.delay_ms(self._busy_rounds)
         if delay_ms is None:

@@ -43,7 +43,7 @@ class ReadAhead:
             of entries found.
         entries_max: Maximum number of requested entries after the limit has grown.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
-            far. It also limits the entries that wait to be written back.
+            far. This limit also applies to the entries that wait to be written back.
         slow_member_ms: A request without an answer is sent to other bookies, too, after one to two
             times this delay.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
@@ -125,7 +125,7 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the next batch's bookie had no entry from `entry_id` on when it was fenced."""
+        """Whether the fenced bookie of the next batch reported a last entry before `entry_id`."""
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:

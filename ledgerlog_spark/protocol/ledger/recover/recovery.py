@@ -58,10 +58,10 @@ class RecoverySettings:
     """Limits of a recovery.
 
     Attributes:
-        read_ahead: Limits of the reads of entries.
+        read_ahead: Limits of the entries that are read ahead.
         window: Limits of the entries that are written back.
-        metadata: Retries of one change of the metadata.
-        retry: Retries of the whole recovery.
+        metadata: Number and delays of the retries of one metadata change.
+        retry: Number and delays of the retries of the whole recovery.
     """
 
     read_ahead: ReadAhead = field(default_factory=ReadAhead)
@@ -178,7 +178,7 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes of the attempt that wrote the fragments of the record; empty if there is none.
+        """The holes of the attempt that wrote the record's fragments; empty if no attempt did so.
 
         The close of an earlier attempt may have no answer, and may happen later.
         """

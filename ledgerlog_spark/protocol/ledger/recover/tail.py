@@ -4,8 +4,9 @@ The last safe entry is the LAC that fencing found, or the entry before the last 
 entry is later. The headers of the entries that are written back contain the last safe entry as
 their LAC. So no reader ever sees a LAC after the last entry of the closed ledger (PROTOCOL.md#C10).
 Bookies that fail at this time are replaced only in memory. The compare-and-swap that closes the
-ledger also writes the replacements to the metadata (PROTOCOL.md#C11). It fails if another bookie
-has taken over the id of a replacement after this replacement got its first entry (PROTOCOL.md#C25).
+ledger also writes the replacements to the metadata (PROTOCOL.md#C11). This compare-and-swap fails
+if another bookie has taken over the id of a replacement after this replacement got its first entry
+(PROTOCOL.md#C25).
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 OVERLOAD = RetryPolicy(first_delay_ms=20, delay_max_ms=1_000, attempts_max=16)
-"""Retries while a bookie answers BUSY, for about 10 s. After that, the bookie counts as failed."""
+"""Delays between retries while a bookie answers BUSY, about 10 s in total.
+
+After that, the bookie counts as failed.
+"""
 
 
 LINGER_ENTRIES = 64

@@ -16,7 +16,7 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 
 DOUBLINGS_MAX = 6
-"""A bookie that returned in vain many times is tried only at every 64th list of the bookies."""
+"""After many returns without success, a bookie is tried only at every 64th list of bookies."""
 
 
 class Absences:
@@ -72,7 +72,10 @@ class Absences:
         self._lists_left[index] = (1 << min(returns, DOUBLINGS_MAX)) - 1
 
     def is_due(self, index: int) -> bool:
-        """Count a list that contains the bookie at `index`. Return whether to try it now."""
+        """Count a list that contains the bookie at `index`.
+
+        Return whether to try this bookie now.
+        """
         left = self._lists_left[index]
         self._lists_left[index] = max(0, left - 1)
         return left == 0

@@ -33,7 +33,7 @@ ENTRY_OVERHEAD_BYTES = 64
 """Number of bytes of an entry in a run without its payload: header, longest digest, id, length."""
 
 FRAME_OVERHEAD_BYTES = 256
-"""Space for the head of a frame. Every head is smaller."""
+"""Number of bytes reserved for the head of a frame. Every head is smaller."""
 
 
 def check_run(payloads: Sequence[Payload]) -> None:
@@ -56,7 +56,7 @@ def check_run(payloads: Sequence[Payload]) -> None:
 class Window:
     """Limits for entries that are not on their whole write set yet (PROTOCOL.md#A11).
 
-    A confirmed entry that only absent bookies lack does not count.
+    A confirmed entry is not counted if only absent bookies lack it.
 
     Attributes:
         entries_max: Maximum number of entries, at least 1.
@@ -114,7 +114,7 @@ class AddPipeline:
         self.last_add_confirmed = last_add_confirmed
         self.length = length  # payload bytes up to and including last_add_confirmed
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
-        # entries of the runs that some of their bookies have not stored, including confirmed runs
+        # number of entries in runs that some bookie has not stored yet, including confirmed runs
         self.entries_in_flight = 0
         self.size_bytes_in_flight = 0  # payload of these entries
         self.is_paused = False  # while it is set, `last_add_confirmed` does not change
@@ -134,7 +134,7 @@ class AddPipeline:
         # the runs from last_add_confirmed + 1 to next_entry_id - 1, in order, until `withdraw`
         self._unconfirmed: deque[SentRun] = deque()
         self._late: dict[int, SentRun] = {}  # confirmed runs that an owner has not stored
-        # by request number: all sends in the `requests` of the runs in `_unconfirmed` and `_late`
+        # by request number: each pending send of a run in `_unconfirmed` or `_late`, with its index
         self._sent: dict[int, tuple[SentRun, int]] = {}
 
     @property
@@ -262,13 +262,13 @@ class AddPipeline:
         return self.ensemble[index] in self._holes
 
     def note_holes(self, indexes: Iterable[int]) -> None:
-        """Record holes: confirmed entries that `indexes` have not stored, and no longer get."""
+        """Record holes: confirmed entries that bookies at `indexes` lack and no longer get."""
         for index in indexes:
             for pending in tuple(self._late.values()):
                 self._let_off(pending, index)
 
     def note_holes_of_suspended(self) -> None:
-        """Record holes: confirmed entries that the suspended indexes have not stored."""
+        """Record holes: confirmed entries that bookies at suspended indexes have not stored."""
         self.note_holes(_indexes(self._suspended))
 
     def take_holes(self) -> tuple[HoleLeft, ...]:
@@ -278,7 +278,7 @@ class AddPipeline:
         return holes
 
     def abandon(self, index: int) -> None:
-        """Send nothing more to `index` and await no answer, because it has no replacement."""
+        """Send nothing more to `index` and await no answer. Its bookie has no replacement."""
         self.suspend(index)
         self._abandoned |= 1 << index
         for pending in (*self._late.values(), *self._unconfirmed):

@@ -1,4 +1,4 @@
-"""Collects the failed bookies of a ledger, and makes the metadata of its changes and its close.
+"""Collects a ledger's failed bookies, and makes the metadata for ensemble changes and the close.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
 next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
@@ -25,8 +25,8 @@ each other a thousand times before their sessions end.
 class FailedBookies:
     """The failed bookies that wait for a replacement, and all failures in this ledger.
 
-    A bookie that failed too often is no longer chosen. When an index finds no replacement, the
-    owner waits. After the wait, all bookies may be chosen again.
+    A bookie that failed too often is no longer chosen. When there is no replacement for an index,
+    the owner waits. After the wait, all bookies may be chosen again.
     """
 
     def __init__(self) -> None:
@@ -67,7 +67,10 @@ class FailedBookies:
         return tuple(self.by_index[index] for index in indexes)
 
     def report(self, index: int, bookie_id: str, code: Code) -> None:
-        """Record that the bookie at `index` failed. Until `settle`, later failures do not count."""
+        """Record that the bookie at `index` failed.
+
+        Later failures are ignored until `settle` is called.
+        """
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
         before, _ = self.by_index.get(index, (None, code))
@@ -206,7 +209,8 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
 def fragments_up_to(fragments: tuple[Fragment, ...], last_entry_id: int) -> tuple[Fragment, ...]:
     """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
 
-    A fragment after the end has no entries. Only the first fragment is always kept.
+    A fragment that begins after the end has no entries, and is dropped. But the first fragment is
+    always kept.
     """
     first, *others = fragments
     return (first, *(one for one in others if one.first_entry_id <= last_entry_id))

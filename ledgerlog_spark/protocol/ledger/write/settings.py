@@ -28,14 +28,14 @@ class WriterSettings:
 
     Attributes:
         window: Limits of the entries that are not on their whole write set yet.
-        metadata: Retries of one change of the metadata.
+        metadata: Number and delays of the retries of one metadata change.
         absence_poll_ms: Time between two lists of the bookies while a bookie is absent.
-        replacement: Retries while no bookie can replace failed bookies. After the last retry, the
-            failed bookies become absent. But if the other bookies are not enough for each ack
-            quorum, the writer fails.
+        replacement: Number and delays of the retries while no bookie can replace failed bookies.
+            After the last retry, the failed bookies become absent. But if the other bookies are not
+            enough for each ack quorum, the writer fails.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
         add_quorum_timeout_ms: The writer fails after the oldest run has waited for one to two times
-            this time. None means no limit.
+            this time. If it is None, the writer waits without a limit.
     """
 
     window: Window = field(default_factory=Window)

@@ -94,7 +94,7 @@ class LedgerWriter(UpdatingMachine):
         # their indexes are suspended too, until their timers fire
         self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
-        self._listing = 0  # request of the newest list of bookies; other answers are ignored
+        self._listing = 0  # number of the newest request for bookies; other answers are ignored
         # A timer is 0 while it does not run.
         self._retry_timer = 0  # starts when a failed bookie has no replacement
         self._quorum_timer = 0  # runs only if `add_quorum_timeout_ms` is set
@@ -252,7 +252,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _look_again(self) -> list[m.Effect]:
-        """List the bookies to replace failed bookies; do not pause if all these are absent."""
+        """List the bookies to replace failed bookies; do not pause if all of them are absent."""
         return self._begin_change() if self._absences.others else self._look_for_absent()
 
     def _look_for_absent(self) -> list[m.Effect]:
@@ -307,7 +307,7 @@ class LedgerWriter(UpdatingMachine):
             return effects
         if not found.replaced and not returned:
             return [*effects, *self._go_on_without(found.unreplaced)]
-        self._pipeline.is_paused = True  # not paused yet if all failed ones were absent
+        self._pipeline.is_paused = True  # not paused yet if all failed bookies were absent
         self._change = FragmentChange(
             first_entry_id=self._first_of_new_fragment(),
             replacements={i: (ensemble[i], found.ensemble[i]) for i in found.replaced},
@@ -320,7 +320,7 @@ class LedgerWriter(UpdatingMachine):
         return self._pipeline.last_add_confirmed + 1
 
     def _on_return(self, index: int, returned: dict[int, str]) -> list[m.Effect]:
-        """Resume the adds of an absent bookie. If the bookie has a hole, begin a new fragment."""
+        """Send entries to an absent bookie again. If it has a hole, begin a new fragment first."""
         if not self._pipeline.has_hole(index):
             self._failed.settle(index)
             self._absences.end(index)

@@ -1,6 +1,6 @@
 """Deletes versions that were replaced long ago, and the items that only these versions name.
 
-LOGS.md#W5, LOGS.md#Q5. From version to version, the start and the end of the interval never
+LOGS.md#W5, LOGS.md#Q5. From version to version, the start and the end of a version's rows never
 decrease. So an item that ends at or before the start of the oldest retained version is in no
 retained version.
 """
@@ -50,11 +50,11 @@ class ExpiryStep:
 
 
 class ExpiryMachine(LogMachine[Expired]):
-    """One step of the expiry; ends with `Finished(Expired)`. The last step has `is_complete` set.
+    """One step of the expiry; ends with `Finished(Expired)`.
 
-    After a conflict or an unknown outcome the step ends, and a later step reads the head again. A
-    step needs no `Sync` before its read (`is_fresh`), because its write fails if the head has
-    changed since the read.
+    The result of the last step has `is_complete` set. After a conflict or an unknown outcome the
+    step ends, and a later step reads the head again. A step needs no `Sync` before its read
+    (`is_fresh`), because the write of the step fails if the head has changed since the read.
     """
 
     time_needed = TimeNeeded.EXACT
@@ -70,7 +70,7 @@ class ExpiryMachine(LogMachine[Expired]):
         super().__init__(log, is_fresh=is_fresh)
         self._retention_ms = version_retention_ms
         self._token = token
-        self.next_due_ms = 0  # when the next version expires, of the versions that were read
+        self.next_due_ms = 0  # time at which the next of the read versions expires
 
     def _run(self) -> Steps[Expired]:
         step = yield from self._look(self._step_of)
@@ -90,7 +90,7 @@ class ExpiryMachine(LogMachine[Expired]):
         oldest = history[0]
         if self._retention_ms is not None:
             oldest = oldest_retained(history, self._now_ms - self._retention_ms)
-        if head.kind is LogKind.LEADER:  # it has one version, which begins at the head's start
+        if head.kind is LogKind.LEADER:  # the log has one version, which begins at the head's start
             oldest = replace(oldest, start_offset=head.start_offset)
         items: ListWalk[Item] | None = None
         if oldest.start_offset != head.oldest_offset:
@@ -105,7 +105,7 @@ class ExpiryMachine(LogMachine[Expired]):
 
 
 def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:
-    """The oldest version that was the newest at `since_ms` or later."""
+    """The oldest version that was the newest version at `since_ms` or at a later time."""
     for version, following in itertools.pairwise(history):
         if following.commit_time_ms > since_ms:
             return version
@@ -122,8 +122,8 @@ def expiry_step(
 ) -> ExpiryStep:
     """The next step, after which `oldest` is the oldest version.
 
-    `listed` are the oldest items: all items, or more than `STEP_ITEMS_MAX`. It is None when no item
-    is due.
+    `listed` are the oldest items: all items, or more than `STEP_ITEMS_MAX`. `listed` is None when
+    no item is due.
     """
     items = listed.records() if listed is not None else ()
     # An item that begins below the offset and ends after it stays whole (LOGS.md#U6).

@@ -28,7 +28,7 @@ ITEMS_AT_ONCE = 8_000
 """Minimum number of items that one read returns, unless fewer are left. Pages are read whole."""
 
 KEPT = -1
-"""Value of a retention property that keeps all rows."""
+"""With this value, a retention property keeps all rows."""
 
 
 class RetentionMachine(TruncateMachine):
@@ -113,8 +113,8 @@ class RetentionMachine(TruncateMachine):
     ) -> int:
         """The offset of the first row that is kept; 0 when no row is dropped.
 
-        With `is_cut`, unread items come after `items`. With `is_prefix_unread`, unread items
-        without a time come before `items`.
+        If `is_cut` is true, unread items come after `items`. If `is_prefix_unread` is true, unread
+        items without a time come before `items`.
         """
         offset, is_all_due = 0, False
         if self._retention_ms != KEPT:
@@ -177,7 +177,7 @@ class _NewestVersion(ListWalk[Item]):
         left = sum(item.size_bytes for item in recent)
         for ref in self.all_refs:
             place = ref.token, ref.number
-            page = self.loaded.get(place)  # in the first page, only items of the version count
+            page = self.loaded.get(place)  # only items of the version are counted
             if page is None:
                 size_bytes = self._page_sizes[place]
             else:
@@ -201,7 +201,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
     """The end offset of the oldest items that have at most `surplus_bytes` together, or 0.
 
-    With `is_all`, the last of `items` is the last item of the log, which is never dropped.
+    If `is_all` is true, the last of `items` is the last item of the log, which is never dropped.
     """
     offset = 0
     for item in items[:-1] if is_all else items:

@@ -63,9 +63,10 @@ class Truncated:
 class TruncateMachine(HeadTransaction[Truncated]):
     """Truncates a log to an offset; ends with `Finished(Truncated)`.
 
-    After that, the log begins at the offset. If it already began later, its beginning does not
-    change. Fails with `ConfigurationError` (the offset is negative, or above the end of the rows
-    that can be dropped), `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    After that, the log begins at the offset. If the log already began at a later offset, its
+    beginning does not change. Fails with `ConfigurationError` (the offset is negative, or above the
+    end of the rows that can be dropped), `LogNotFoundError`, `ConcurrentCommitError`, or the
+    store's errors.
     """
 
     def __init__(self, log: str, *, offset: int, token: str) -> None:
@@ -131,7 +132,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
 def _oldest_left(
     head: LogHead, history: Sequence[VersionInterval], offset: int, now_ms: int
 ) -> tuple[VersionInterval, VersionInterval | None]:
-    """Return the oldest version that remains, and the version that is created, or None."""
+    """Return the oldest version that remains, and the created version (None if none is created)."""
     is_leader_log = head.kind is LogKind.LEADER
     if not is_leader_log and offset <= head.start_offset:
         return next(v for v in history if v.start_offset >= offset), None

@@ -84,8 +84,10 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Maximum number of unknown outcomes, plus the failed reads after them. If there are more, the
-machine fails."""
+"""Maximum sum of the unknown outcomes and the failed reads after them.
+
+If the sum is larger, the machine fails.
+"""
 
 REBASES_MAX = 3
 """After more consecutive conflicts than this number, the producer record is read again, too
@@ -138,7 +140,10 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self.known_after: KnownLog | None = None
         """The state after a commit that ended with `COMMITTED`; None when unknown."""
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
-        """The start of the next attempt, which resets it to `_read_all`."""
+        """The first step of the next attempt.
+
+        When the attempt begins, this is set to `_read_all` again.
+        """
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
@@ -148,7 +153,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
-        """End without the pending reply.
+        """End the machine without the pending reply.
 
         If a transaction may have succeeded, the error is `CommitUnknownError`.
         """
@@ -369,7 +374,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._open = write
         self._count_unknown(write)
         ended = yield from self._settle(write)
-        if ended is None:  # it did not happen, and cannot happen any more
+        if ended is None:  # the write did not happen, and cannot happen any more
             self._open = None
             self._check_head()
             self._next_token()
@@ -440,7 +445,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _unknown(self, token: str, **fields: Any) -> CommitUnknownError:
         """The error for a transaction that was sent and may have succeeded."""
         app, batch_id = self._request.app, self._request.batch_id
-        # Another run of a job without a name has another producer, so it is no retry.
+        # Another run of a job without a name has another producer, so this run is no retry.
         is_named = not app.startswith(JOB_APP_PREFIX)
         what_to_do = (
             "commit it again with the same producer and batch id"

@@ -1,9 +1,9 @@
 """Which query run may write for a producer (LOGS.md#P1-P5).
 
 If a run is not in the producer record, and its batch is not older than the last committed batch,
-the run takes over by compare-and-swap. If a later run follows in the record, the earlier run is a
-zombie and may not write any more. Run ids are unique, so after an unknown outcome the record shows
-whether the run took over.
+the run takes over by compare-and-swap. If the record lists a later run, the earlier run is a zombie
+and may not write any more. Run ids are unique, so after an unknown outcome the record shows whether
+the run took over.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Joined:
     version: Version  # version of the producer record, under which registrations are created
     is_replay: bool  # a batch job must write nothing, because its batch is committed
     last_batch_id: int
-    # Whether this machine made the run the current one. Then the ledgers of older epochs must be
+    # Whether this machine made the run the current run. Then the ledgers of older epochs must be
     # sealed.
     took_over: bool = False
 
@@ -85,11 +85,11 @@ class EpochMachine(LogMachine[Joined]):
     ) -> None:
         """`run` is `query/run` for a query that writes under the name of another app.
 
-        With `may_create` False, the machine does not create the record of an unknown producer. The
+        If `may_create` is False, the machine does not create the record of an unknown producer. The
         tasks of a batch job pass False: the job has created the record before. So a missing record
         was deleted, and must not be created again.
 
-        With `syncs_first` False, the record is first read without a `Sync`. If the record is
+        If `syncs_first` is False, the record is first read without a `Sync`. If the record is
         missing or names another current run, the machine sends a `Sync` and reads the record again.
         Otherwise the machine ends, and the caller checks the returned version, because the record
         may be old.

@@ -88,7 +88,7 @@ class CommitRequest:
 
     @property
     def changes_schema(self) -> bool:
-        """Whether the batch has another schema than the log had when the job was planned."""
+        """Whether the batch's schema differs from the log's schema when the job was planned."""
         return bool(self.schema) and self.schema_id != self.base_schema_id
 
     def is_done_by(self, current_schema: bytes | None) -> bool:

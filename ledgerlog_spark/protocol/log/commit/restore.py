@@ -40,7 +40,7 @@ class CutRange:
 
     @property
     def offsets(self) -> tuple[int, int]:
-        """Start (inclusive) and end (exclusive)."""
+        """Start (inclusive) and end (exclusive) of the part."""
         return self.start_offset, self.end_offset
 
 
@@ -59,7 +59,7 @@ class RestoreRequest:
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
-    """For each range that begins before the version or ends after it, the part in the version."""
+    """The parts in the version of all ranges that begin before the version or end after it."""
     start, end = interval.start_offset, interval.end_offset
     return tuple(
         CutRange(item, max(start, item.first_offset), min(end, item.end_offset))

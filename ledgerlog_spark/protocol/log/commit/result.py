@@ -26,8 +26,8 @@ class CommitResult:
 
     Attributes:
         version: The version that the commit created. After a merge, or a restore that changed
-            nothing, the newest version. None after any other commit that created no version, or if
-            the version is unknown.
+            nothing, this is the newest version. It is None after any other commit that created no
+            version, or if the version is unknown.
         end_offset: The offset after the batch's rows; None if `version` is None.
     """
 
@@ -67,8 +67,8 @@ class KnownLog:
     def may_precede(self, request: CommitRequest) -> bool:
         """Whether a commit that starts from this state can succeed.
 
-        A commit with an expected version reads all records, because it may conclude from the
-        version alone, without a transaction.
+        A commit with an expected version reads all records, because the version alone may decide
+        its outcome, without a transaction.
         """
         if request.expected_version is not None:
             return False

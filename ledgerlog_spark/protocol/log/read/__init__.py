@@ -1,5 +1,5 @@
 """Reads of a log.
 
-- `versions`: one version, the history, the list, or the schemas. `view`: the state from which a
-  stream continues.
+- `versions`: reads one version, the history, the list, or the schemas. `view`: reads the state from
+  which a stream continues.
 """

@@ -24,7 +24,7 @@ from ledgerlog_spark.protocol.log.state.walk import ListWalk
 
 
 class SnapshotMachine(LogMachine[LogSnapshot]):
-    """Reads one version (None means the newest version); ends with `Finished(LogSnapshot)`.
+    """Reads one version (the newest if `version` is None); ends with `Finished(LogSnapshot)`.
 
     Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
     store's errors. A leader log has no versions. Its snapshot ends with its newest item, and
@@ -113,7 +113,10 @@ def newest_of(head: LogHead) -> ListWalk[Item]:
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
-    """The interval. The one version of a leader log gets the offsets and the time of the head."""
+    """Return the interval.
+
+    The one version of a leader log gets the offsets and the time of the head.
+    """
     if head.kind is LogKind.TRANSACTIONAL:
         return interval
     return replace(

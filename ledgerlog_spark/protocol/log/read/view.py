@@ -33,9 +33,10 @@ class LogView:
     """A log's retained rows, beginning at an offset.
 
     Attributes:
-        oldest_offset: The first retained row.
+        oldest_offset: The offset of the first retained row.
         start_offset: First offset of the newest version, inclusive.
-        end_offset: The offset of the next row (exclusive). In a leader log, the visible end.
+        end_offset: The offset of the next row (exclusive). In a leader log, this is the end of the
+            visible records.
         first_offset: The offset from which on `items` is complete; at least `oldest_offset`.
         items: Sorted by offset. The first item may begin before `first_offset`.
         versions: The newest versions that the caller does not have, in ascending order and without
@@ -67,7 +68,7 @@ class ViewMachine(LogMachine[LogView]):
 
     The caller already has the versions up to `known_version`, and the schemas `known_schemas`. If
     `known_version` is None, versions are read back to the version that ends before `first_offset`,
-    or to the oldest.
+    or to the oldest version.
     """
 
     def __init__(

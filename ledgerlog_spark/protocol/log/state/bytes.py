@@ -9,7 +9,7 @@ from __future__ import annotations
 from ledgerlog_spark.errors import WireFormatError
 
 VARINT_SIZE_BYTES_MAX = 19
-"""Enough for the 128 bits of a decimal's unscaled value."""
+"""Maximum size of a varint, enough for the 128 bits of a decimal's unscaled value."""
 
 _MORE, _BITS = 0x80, 0x7F
 

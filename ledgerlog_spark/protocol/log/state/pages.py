@@ -65,7 +65,10 @@ class PageWriter:
         self.pages: list[bytes] = []
 
     def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
-        """Add a page of these records, at least one. Return a reference to the page."""
+        """Add a page with these records, of which there is at least one.
+
+        Return a reference to the page.
+        """
         number = len(self.pages)
         self.pages.append(encode_page(kind, records))
         is_index = kind is REFS

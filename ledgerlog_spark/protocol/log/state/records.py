@@ -93,8 +93,8 @@ class Item:
     """One listed range of a ledger, with the offsets of its rows. See also `StagedRange`.
 
     Attributes:
-        index_entry_id: The index entry. NO_ENTRY if the range has no index entry; then the whole
-            range must be read to find a row in it.
+        index_entry_id: The index entry. NO_ENTRY if the range has no index entry. Without an index
+            entry, the whole range must be read to find a row.
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
         newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
@@ -145,8 +145,8 @@ class VersionInterval:
 
     Attributes:
         version: Number of the version. A new, empty log has version 0.
-        start_offset: Start (inclusive), which never decreases from version to version.
-        end_offset: End (exclusive), which never decreases from version to version.
+        start_offset: Offset of the first row, which never decreases from version to version.
+        end_offset: Offset after the last row, which never decreases from version to version.
         commit_time_ms: Time of the commit by the store's clock, ms since the epoch. It rises from
             version to version.
         token: Token of the commit that created the version.
@@ -238,7 +238,7 @@ class LogHead:
             oldest first. The oldest open ledger begins at `end_offset`.
     """
 
-    # LOGS.md#G2 describes the parts in pages.
+    # LOGS.md#G2 describes which parts are in pages.
     log_id: str
     name: str
     kind: LogKind

@@ -51,8 +51,8 @@ class ColumnStatistics:
 
     column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None  # at most the smallest value; None if unknown or without values
-    maximum: Bound | None = None  # at least the largest value; None if unknown or without values
+    minimum: Bound | None = None  # is <= every value; None if unknown or without values
+    maximum: Bound | None = None  # is >= every value; None if unknown or without values
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
@@ -84,7 +84,7 @@ def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
 
 
 def shorten_statistics(data: bytes, *, size_bytes_max: int) -> bytes:
-    """The leading columns of stored statistics that fit into `size_bytes_max`."""
+    """The first columns of stored statistics, as many as fit into `size_bytes_max`."""
     if len(data) <= size_bytes_max:
         return data
     reader = ByteReader(data)

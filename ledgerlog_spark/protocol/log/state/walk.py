@@ -26,7 +26,7 @@ class ListWalk(Generic[T]):
     ) -> None:
         """Walk over the keys [first_key, end_key).
 
-        With `records_min`, only the oldest pages are read, until these pages have more than
+        If `records_min` is given, only the oldest pages are read, until these pages have more than
         `records_min` records together. The records of the head are included only if the last page
         is included.
         """
