@@ -48,9 +48,9 @@ class BookieRun:
         return self.mode is BookieWriteMode.JOURNAL and self.is_synced
 
     def while_synced(self) -> BookieRun:
-        """Return the promise of the run while all its acknowledged records are synced in files.
+        """Return the run as the MANIFEST lists it while files have all its acknowledged records.
 
-        It is the promise of a run in mode `direct`.
+        A run in mode `direct` is listed in the same way.
         """
         return BookieRun(self.run_id)
 

@@ -105,7 +105,7 @@ class LedgerClient:
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
                 through their control service. Then readers see the last entry within 100 ms, even
-                if no append follows. The value is stored as custom metadata `ledgerlog.lac`.
+                if no append follows. If true, the custom metadata also contains `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 

@@ -93,7 +93,7 @@ async def _update_once(
 
 
 async def delete_node(tree: znodes.ZnodeTree, path: str, version: Version | None) -> bool:
-    """Delete a node at a version, or at any version.
+    """Delete a node if it has this version, or in any case if `version` is None.
 
     Returns:
         False if the node has changed, or did not exist. After a lost answer, a missing node counts

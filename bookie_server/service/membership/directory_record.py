@@ -157,7 +157,7 @@ class DirectoryRecord:
         tasks.spawn("counters of the directories", self._follow(tasks, interval_ms))
 
     def note_doubt(self, tasks: Tasks) -> None:
-        """Write the record with the newest epoch of doubt. Then store the transaction of the doubt.
+        """Write the record with the newest epoch of doubt. Then store the id of this transaction.
 
         The storage calls this after it has raised the doubt durably.
         """

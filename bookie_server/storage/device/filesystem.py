@@ -422,8 +422,8 @@ class OsFile:
             try:
                 self._files.end_writing(self._descriptor, offset, size)
             except OSError as error:
-                # The other thread may have closed the file meanwhile. The file was synced before
-                # the close.
+                # Another thread may have closed the file meanwhile. The file was synced before the
+                # close.
                 if error.errno == errno.EBADF and self._is_closed:
                     return
                 self._has_lost_pages = True

@@ -113,8 +113,8 @@ def accept(
         bool,
         typer.Option(
             "--force",
-            help="Also give up entries that another bookie may still have, because it does not "
-            "answer, or has lost entries too.",
+            help="Also give up entries although another bookie does not answer or is in limbo, "
+            "so it is unknown whether that bookie has them.",
         ),
     ] = False,
     unclosed: Annotated[

@@ -24,8 +24,8 @@ def read_copies(
     """Read all copies of the entries from first to last, both inclusive."""
     if metadata.is_closed and last_entry_id > metadata.last_entry_id:
         raise ConfigurationError(
-            f"entry {last_entry_id} is after the last entry of ledger {ledger_id}, "
-            f"{metadata.last_entry_id}: pass a smaller --last",
+            f"the last entry of ledger {ledger_id} is {metadata.last_entry_id}: "
+            f"pass a --last of at most {metadata.last_entry_id}",
             ledger_id=ledger_id,
         )
     with _progress(last_entry_id - first_entry_id + 1) as on_progress:

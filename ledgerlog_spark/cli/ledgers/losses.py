@@ -43,7 +43,7 @@ def accept(
         bool,
         typer.Option(
             "--force",
-            help="Also give up entries that a bookie may still have because it does not answer.",
+            help="Also give up entries although a bookie that may have them does not answer.",
         ),
     ] = False,
     yes: Yes = False,

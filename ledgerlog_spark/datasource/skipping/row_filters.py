@@ -8,10 +8,10 @@ a row of the entry may pass. A filter is one of
     {"op": "IS_NULL", "place": 3}                             also IS_NOT_NULL
     {}                                                        unknown: any result
 
-`place` is the place of the column in the stored rows. So names, types and literals are interpreted
-only here. A value is a number for booleans (0 or 1) and for all families of integers. It is text
-for floats (as Java writes them) and for decimals (an integer in units of 10^-38). It is base64 for
-text and bytes. Null means no value.
+`place` is the place of the column in the stored rows. A filter contains no names and no types,
+because this module has already interpreted them, and the literals. A value is a number for booleans
+(0 or 1) and for all families of integers. It is text for floats (as Java writes them) and for
+decimals (an integer in units of 10^-38). It is base64 for text and bytes. Null means no value.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ class RecoverySwitch(Protocol):
     """The settings of auto-recovery for the whole cluster, which Apache's daemons share."""
 
     async def is_enabled(self) -> bool:
-        """Whether auditors mark ledgers and workers begin with ledgers."""
+        """Whether auditors mark ledgers, and workers begin to heal further ledgers."""
         ...
 
     async def enable(self) -> bool:
