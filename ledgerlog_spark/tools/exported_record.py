@@ -3,8 +3,8 @@
 The file is a JSON object. `record_base64` is the record. An import takes the metadata only from
 this field. `metadata` shows people what the record contains.
 
-An import never opens a closed ledger again and never moves its end, because readers have relied on
-the end.
+An import never returns a ledger to an earlier state and never moves the end of a closed ledger,
+because readers have relied on the end.
 """
 
 from __future__ import annotations

@@ -53,8 +53,8 @@ RELEASE_SECONDS_MAX = 30.0
 has ended, and the lease has ended with it."""
 
 RETENTION_STEPS_MAX = 100
-"""Maximum number of retention steps in a pass over a log. One step deletes about 8,000 ranges. The
-next pass continues."""
+"""Maximum number of retention steps in a pass over a log. One step deletes up to about 8,000
+ranges. The next pass continues."""
 
 
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")

@@ -39,7 +39,7 @@ HOST_PART_OF_FREE: Final = 2
 FREE_PARTS_OF_SHARE: Final = 2
 TRUST_FACTOR: Final = 4
 TRUSTED_BYTES_FIRST: Final = 65_536
-COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request above the trusted size
+COST_OF_UNTRUSTED: Final = 16  # cost of each byte of a request larger than the trusted size
 
 
 @dataclass(slots=True, eq=False)

@@ -230,7 +230,7 @@ class DirectoryRecord:
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
             # The counter is at most one ahead of the record. So while the store is away, the
-            # counter stays unchanged.
+            # counter rises at most once.
             if records != self._records[number] and storage.identity == self._written[number]:
                 # Records that arrive during the commit are counted in the next interval.
                 self._records[number] = records

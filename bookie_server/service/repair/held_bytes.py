@@ -12,8 +12,8 @@ class Digests:
 
     Old metadata of BookKeeper has no password. Without a password, a digest of the type HMAC cannot
     be checked. Then a stored entry of this bookie counts as intact if its header is correct,
-    because the file also has a checksum of the entry. Without a password, an entry from another
-    bookie counts as damaged.
+    because the file also has a checksum of the entry. If the digest cannot be checked, an entry
+    from another bookie counts as damaged.
     """
 
     def __init__(self, ledger_id: int, metadata: LedgerMetadata) -> None:

@@ -267,7 +267,7 @@ class OsFile:
         self._write_back = threading.Lock()
         self._syncing = threading.Lock()  # the kernel reports an error to only one of two syncs
         self._has_lost_pages = False  # a sync or a write-back failed; later syncs must fail too
-        self._unwritten_from: int | None = None  # end of the bytes whose write-back was started
+        self._unwritten_from: int | None = None  # first byte whose write-back was not started
         self.name = name
 
     async def read(self, offset: int, size: int, priority: Priority = Priority.FOREGROUND) -> bytes:

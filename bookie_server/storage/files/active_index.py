@@ -36,7 +36,7 @@ class ActiveIndex:
     def __init__(self) -> None:
         self._ledgers: dict[int, Pieces[JournalRecord]] = {}
         self.pieces = 0  # number of pieces; a ledger with dropped pieces counts as 1
-        self.lists_bytes = 0  # memory of the lists of all inserted runs, even of dropped runs
+        self.lists_bytes = 0  # upper bound for the lists of all inserted runs, even dropped runs
 
     def insert(self, record: JournalRecord) -> None:
         """Add a run. If runs overlap, the run with the largest origin sequence counts."""

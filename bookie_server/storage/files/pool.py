@@ -270,7 +270,7 @@ class PooledFile:
 
 
 class Pins:
-    """The files that one call of the storage reads. None of them is closed until the call ends.
+    """The files that one call of the storage reads. Even a freed file stays until the call ends.
 
     If a file is freed after a reading has looked up an entry in it, and before the first read from
     the device, the reading gets FreedFileError and looks up the entry again.

@@ -57,7 +57,7 @@ class KnownEnds:
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
         """Return the loaded metadata.
 
-        If an earlier read of this client returned CLOSED metadata, the result is CLOSED too.
+        If this client found or made the ledger CLOSED earlier, the result is CLOSED too.
         """
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))

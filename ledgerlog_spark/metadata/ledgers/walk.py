@@ -20,7 +20,7 @@ WALK_DEPTH = 256
 ENSEMBLES_MAX = 65_536
 """Maximum number of different ensembles that are remembered.
 
-When this number is reached, all of these ensembles are forgotten.
+Before one more ensemble is added, all of them are forgotten.
 """
 
 

@@ -8,7 +8,8 @@ FAILURES_MIN = 3
 FAILURES_WITHIN_MS = 60_000
 QUARANTINE_MS = 300_000
 BOOKIES_MAX = 1_000
-"""Maximum number of bookies whose failures are kept. The oldest failures are forgotten."""
+"""Maximum number of bookies whose failures are kept. The bookie whose last failure is the oldest is
+forgotten first."""
 
 
 class Quarantine:

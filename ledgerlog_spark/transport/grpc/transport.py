@@ -28,7 +28,7 @@ BOOKIES_MAX = 256
 
 
 class GrpcTransport:
-    """`BookieTransport` over gRPC. All its methods must be called on the same event loop."""
+    """`BookieTransport` over gRPC. Call its methods only on the event loop that created it."""
 
     def __init__(self, resolve: port.ResolveBookie) -> None:
         self._resolve = resolve

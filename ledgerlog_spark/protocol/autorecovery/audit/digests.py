@@ -194,7 +194,7 @@ class DigestCheck(CheckMachine):
 
 
 def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
-    """Join holes of a fragment on one bookie if no entry of its stripe is between them.
+    """Join holes that are at most as far apart as two neighbouring entries of the bookie can be.
 
     So a bookie that lacks all entries of a fragment has one hole, and the list stays small.
     """

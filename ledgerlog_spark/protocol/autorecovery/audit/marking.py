@@ -72,7 +72,7 @@ class MarkingWalk:
         self._proposals: deque[int] = deque()
         self._proposed_last = BEFORE_ALL
         self._marked: dict[int, int] = {}  # ledger id to the version of the proposed record
-        self._whole: frozenset[str] = frozenset()  # bookies to mark during the whole walk
+        self._whole: frozenset[str] = frozenset()  # bookies whose ledgers each step marked
         self._has_wrapped = False
         self._reading: int | None = None
         self._is_proposal = False

@@ -50,8 +50,8 @@ if TYPE_CHECKING:
 
 WEEK_MS = 7 * 86_400_000
 SILENT_MAX = 3
-"""If this number of copies on a bookie are still unknown in a round, the round omits its other
-copies.
+"""If this number of copies on a bookie are still unknown in a round, the round omits the other
+copies on this bookie.
 """
 CHANGES_MAX = 3
 """After this number of changes of a record during its check, the ledger waits for the next lap."""

@@ -105,7 +105,8 @@ class UnreadableEntries:
 class JobOutcome(Enum):
     """Why a job ended.
 
-    After `HEALED` and `DELETED`, the task is deleted. After other outcomes, it is tried again.
+    After `HEALED` and `DELETED`, the task is deleted. After `NOTHING`, no task exists. After other
+    outcomes, the task is tried again.
     """
 
     HEALED = "healed"

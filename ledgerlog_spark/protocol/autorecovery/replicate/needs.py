@@ -71,7 +71,7 @@ class LackingByLists:
 
     @property
     def reason(self) -> str:
-        """The members that the pass waits for, with reasons, as a text for operators."""
+        """At most three members that the pass waits for, with reasons, as a text for operators."""
         return "; ".join(f"{name} {why}" for name, why in islice(self.waits_for.items(), 3))
 
 

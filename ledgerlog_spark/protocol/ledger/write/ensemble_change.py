@@ -69,7 +69,7 @@ class FailedBookies:
     def report(self, index: int, bookie_id: str, code: Code) -> None:
         """Record that the bookie at `index` failed.
 
-        Later failures are ignored until `settle` is called.
+        Until `settle` is called, later failures of this bookie are not counted.
         """
         self.codes.pop(bookie_id, None)
         self.codes[bookie_id] = code
