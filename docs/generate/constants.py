@@ -23,8 +23,9 @@ HEAD: Final = """\
 # Constants
 
 This page lists the limits, times, sizes and numbers of attempts that are constants of the code, with the module that
-defines each of them. A value that users can change is not a constant: [settings of a bookie](settings.md), [settings of
-a client](client-settings.md), [options](options.md). [Rules](rules.md) names the modules that implement a rule.
+defines each of them. Some constants are defaults. Other pages list the values that users can change: [settings of a
+bookie](settings.md), [settings of a client](client-settings.md), [options](options.md). [Rules](rules.md) names the
+modules whose texts cite a rule.
 
 """
 
