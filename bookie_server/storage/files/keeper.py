@@ -2,9 +2,9 @@
 
 The MANIFEST names the next file before it is used. Therefore a roll needs no commit, and the
 journal continues in the next file immediately. The maintenance coroutine then writes the index of
-the full file, prepares another file and commits. The next roll waits until the index is durable. On
-a full disk, no next file can be prepared. In this case regular adds are refused, and the rest of
-the active file is for control and recovery records.
+the full file, prepares another file and commits a MANIFEST. The next roll waits until the index is
+durable. On a full disk, no next file can be prepared. In this case, regular adds are refused, and
+only control records and recovery adds may use the rest of the active file.
 
 Each commit frees the finished files without live entries. After the MANIFEST without these files is
 durable, some of their slots are kept for reuse and the other slots are removed.
@@ -186,7 +186,8 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # The ledger-state file has the contents of a file with only control records.
+        # A file with only control records needs no index, because the ledger-state file has the
+        # contents of these records.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -362,7 +363,8 @@ class FileKeeper:
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in the file. The slot is in use until the commit.
+            # From now on, no read finds an entry in the file. The slot may be used again only after
+            # the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -402,7 +404,7 @@ class FileKeeper:
                     await self._shared.store.remove_slot(opened.entry.slot)
 
     async def _remove_sources(self, switch: Switch) -> None:
-        """Stop reading the sources of a durable switch. The slots of the sources are freed next."""
+        """Stop reading the sources of a durable switch, so that the caller can free their slots."""
         switch.is_done = True
         self.handover.switch = self.handover.borrowed = None
         for file in switch.sources:
@@ -414,7 +416,7 @@ class FileKeeper:
             self._health.damaged_files.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
-        """Remove copies that no MANIFEST lists, after the end of the readings that may use them."""
+        """Remove a file of copies that no MANIFEST lists, after all readings that may use it."""
         for _ in self.finished.removing(copies):
             await self._tasks.give_way()
         slot = copies.entry.slot
@@ -423,7 +425,8 @@ class FileKeeper:
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
-        # Before this MANIFEST, a file that is shorter than its allocation would count as damaged.
+        # Before the commit of this MANIFEST, a file that is shorter than its allocated size would
+        # count as damaged.
         file.handle.may_close()
         # After an error, the next start cuts the file.
         with contextlib.suppress(TooManyFilesError, DiskFullError):
@@ -448,7 +451,7 @@ class FileKeeper:
         """Close a freed file, and remove it unless it is kept for reuse."""
         try:
             if slot in self._leaving:
-                # Until the close, a call for the file may still run.
+                # An operation of the file may still run, so wait for its end.
                 await self._leaving[slot].close()
                 del self._leaving[slot]
             if not is_kept:
@@ -459,7 +462,7 @@ class FileKeeper:
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         before = self._shared.store.current
-        # A copy of a directory must not have the id of the original.
+        # If the directory is a copy, it must not have the id of the original.
         is_moved = self._shared.is_moved
         directory_id = "" if is_moved else before.directory_id
         for file in self.finished:

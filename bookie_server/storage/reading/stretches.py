@@ -1,4 +1,4 @@
-"""Stretches of entries that are read with one look-up, for reads that arrive together."""
+"""Stretches of entries that are read with one search, for requests that arrive together."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ class Stretch:
 def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
     """Read the entries of a stretch.
 
-    The stretch grows when the record of its first entry is found, unless it is fixed by then.
+    When the record of the first entry is found, further entries become a part of the stretch,
+    unless `is_fixed` is set.
     """
     try:
         return (yield from _read_at_once(reader, stretch))
