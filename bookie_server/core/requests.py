@@ -25,8 +25,8 @@ OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnReadSome = Callable[[Code, Sequence[int], Sequence[bytes]], None]
-"""Gets a code, and the ids of entries with this code. If the code is OK, it also gets the entries,
-in the same order."""
+"""A function that gets a code, and the ids of entries with this code. If the code is OK, it also
+gets the entries, in the same order."""
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
@@ -64,7 +64,7 @@ class StoredReads:
 
     ledger_id: int
     entry_ids: Sequence[int]  # ids of at least 0, in any order
-    size_bytes_max: int = 1 << 62  # after entries of this size, no further entry is read
+    size_bytes_max: int = 1 << 62  # after this number of bytes, no further entry is read
     peer: object = None
 
 
@@ -112,7 +112,7 @@ class EntryStorage(Protocol):
         """Read one stored entry. If the request has a key, fence the ledger first."""
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read the first entries of a request, and return the number of these entries.
+        """Read entries from the start of a request, and return the number of these entries.
 
         Each call of `on_some` answers some of these entries, and each entry is answered once. The
         caller reads the remaining entries with another call.

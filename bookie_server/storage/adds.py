@@ -67,7 +67,7 @@ class AddPath:
         """Store a run of entries, each of which was sent as one add, and return True.
 
         If the bookie must refuse one of these adds, defer it, or compare it with stored entries, do
-        nothing and return False. The caller then sends each add alone, so each gets its own answer.
+        nothing and return False. The caller then calls `add` for each of these adds.
         """
         lac = inspect_add(request)
         state = self._states.get(request.ledger_id)

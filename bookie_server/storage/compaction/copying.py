@@ -48,7 +48,7 @@ class Copying:
         self._pace = pace
         self._window = FileWindow(source.handle, source.entry.data_end, PORTION_SIZE_BYTES)
         self._records: Iterator[list[LiveStretch]] | None = None
-        self._waiting: list[LiveStretch] | None = None  # stretches that did not fit into the last draft
+        self._waiting: list[LiveStretch] | None = None  # stretches with no room in the last draft
         self.source = source
 
     async def into(self, draft: Draft) -> CopyOutcome:

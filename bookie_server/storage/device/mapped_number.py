@@ -28,7 +28,7 @@ class MappedNumber:
         system. With `create`, a new number replaces the number of another run.
         """
         if create:
-            # Another process may still map the old file. It is not changed.
+            # Another process may still map the old file, so this file is removed, not changed.
             cls.remove(name)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL) * create
         try:
@@ -55,7 +55,7 @@ class MappedNumber:
             (FOLDER / name).unlink()
 
     def set(self, number: int) -> None:
-        """Replace the number. It is one store of 8 bytes, which a SIGKILL cannot tear."""
+        """Replace the number with one store of 8 bytes, which a SIGKILL cannot tear."""
         _number.pack_into(self._mapping, RUN_ID_SIZE, number)
 
     def get(self) -> int:

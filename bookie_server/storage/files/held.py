@@ -25,7 +25,7 @@ class HeldFiles:
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
         self._files: dict[int, FinishedFile] = {}
         self._holding: dict[int, list[FinishedFile]] = {}
-        self._counted_again: list[FinishedFile] = []  # files being counted; `_holding` may lack them
+        self._counted_again: list[FinishedFile] = []  # being counted; `_holding` may lack them
         self._tombstone_of = tombstone_of
         for file in files:
             for _ in self.adding(file):

@@ -186,8 +186,7 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # A file with only control records needs no index, because the ledger-state file has the
-        # contents of these records.
+        # A file with only control records needs no index: the ledger-state file has their contents.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -363,8 +362,7 @@ class FileKeeper:
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in the file. The slot may be used again only after
-            # the commit.
+            # From now on, no read finds an entry in the file. Its slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -425,8 +423,7 @@ class FileKeeper:
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
-        # Before the commit of this MANIFEST, a file that is shorter than its allocated size would
-        # count as damaged.
+        # Before that MANIFEST, a file that is shorter than its allocation would count as damaged.
         file.handle.may_close()
         # After an error, the next start cuts the file.
         with contextlib.suppress(TooManyFilesError, DiskFullError):

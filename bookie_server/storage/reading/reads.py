@@ -178,8 +178,7 @@ class Reader:
         return piece
 
     def _note_blocks(self, file: FinishedFile) -> None:
-        """Note a file's new index blocks in the cache, and drop the oldest blocks above the limit.
-        """
+        """List the new index blocks of a file as cached. Above the limit, drop the oldest."""
         for number in reversed(file.blocks):
             key = (file.entry.file_id, number)
             if key in self._blocks:
