@@ -113,7 +113,7 @@ class DirectoryFinding(Enum):
 
 
 ACCEPTED: Final = (DirectoryFinding.OWN, DirectoryFinding.UNRECORDED)
-"""The findings with which a bookie starts."""
+"""The findings that allow a bookie to start."""
 
 
 def identity_of(manifest: Manifest) -> DirectoryIdentity:
@@ -268,11 +268,11 @@ def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
 def missing_directory(
     bookie_id: str, directories: Sequence[DirectoryIdentity], known: KnownBookie
 ) -> DirectoryIdentityError:
-    """Return the error for a start without all directories of a record."""
+    """Return the error for a start that lacks a directory of the bookie's record."""
     return DirectoryIdentityError(
         f"bookie {bookie_id} has more directories than it was started with: the metadata store has "
-        f"{_counters(known)}. Start it with all of them, or without a lost one, as "
-        "--without-directory allows",
+        f"{_counters(known)}. Start it with all these directories, or remove a "
+        "lost directory with --without-directory",
         bookie_id=bookie_id,
         known_directory_ids=tuple(each.directory_id for each in known.directories),
         directory_ids=tuple(each.directory_id for each in directories),

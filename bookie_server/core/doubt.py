@@ -13,9 +13,10 @@ nothing. Only transactions of the metadata store can prove this; ids and clocks 
 epoch, the bookie stores the id of a transaction that began after the epoch was durable. A record
 that a later transaction created is newer than the loss.
 
-A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. Then the first
-add of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
-writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
+A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. After that, the
+bookie reads the record of a ledger before it stores the first add of this ledger. An OPEN ledger
+needs no fence, because a recovery writes IN_RECOVERY before it fences, and no ledger becomes OPEN
+again.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def encode_identity(manifest: Manifest) -> bytes:
 
 
 def decode_identity(data: bytes, manifest: Manifest) -> Manifest:
-    """Return a MANIFEST of the previous version with the keys of this file.
+    """Add the values of this file to a MANIFEST of the previous version, and return the result.
 
     Raises:
         DamagedDirectoryError: The file is damaged.

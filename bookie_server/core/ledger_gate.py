@@ -31,7 +31,7 @@ class Wait(Enum):
 
 @dataclass(slots=True)
 class Health:
-    """The state of the whole storage that these decisions depend on."""
+    """The state of the whole storage, on which the decisions of this module depend."""
 
     has_failed: bool = False  # whether a write or sync failed; then adds and fences are refused
     is_writable: bool = True  # whether there is a file for regular adds

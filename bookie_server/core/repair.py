@@ -143,7 +143,7 @@ class RecordLoaded:
 
 @dataclass(frozen=True, slots=True)
 class HeldVerified:
-    """The requested entries that the bookie holds."""
+    """The answer to a `VerifyHeld`, with the ids of the entries that the bookie holds."""
 
     entry_ids: frozenset[int]
 
@@ -173,7 +173,7 @@ class EntryStored:
 
 @dataclass(frozen=True, slots=True)
 class LedgerCleared:
-    """The cleared epoch is durable."""
+    """The answer to a `ClearLedger` when the cleared epoch is durable."""
 
 
 RepairEvent = RecordLoaded | HeldVerified | EntryFetched | PeerLacRead | EntryStored | LedgerCleared
@@ -380,7 +380,7 @@ class LedgerRepair:
         return self._fetch_from_next()
 
     def _conclude(self, metadata: LedgerMetadata) -> list[RepairEffect]:
-        """End the repair. The record is the same as at the first read."""
+        """End the repair. The record has not changed since the repair first read it."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
         missing = tuple(self._missing), self._missing_count, self._record

@@ -60,7 +60,10 @@ class StoredRead:
 
 @dataclass(slots=True)
 class StoredReads:
-    """The plain reads of single entries of one ledger that arrived together."""
+    """Reads of single entries of one ledger that arrived together.
+
+    None of these reads sets a fence or belongs to a recovery.
+    """
 
     ledger_id: int
     entry_ids: Sequence[int]  # ids of at least 0, in any order

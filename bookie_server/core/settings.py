@@ -39,7 +39,7 @@ class ModeSettings:
     journal_sync_data: bool = True  # whether adds wait for the sync of the journal
     journal_files: int = 3  # number of journal files, each as large as an entry-log file
     checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
-    checkpoint_interval_ms: int = 10_000  # maximum time until the entry log is synced
+    checkpoint_interval_ms: int = 10_000  # time after which written entry-log files are synced
     group_wait_ms: int = 0  # time that a group which is not full waits for more records
 
     def __post_init__(self) -> None:
@@ -71,13 +71,13 @@ class StorageSettings:
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
     release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
-    mode_settings: ModeSettings = ModeSettings()  # where adds must be before they are answered
-    compaction_minor_percent: int = 20  # files with a smaller live part are compacted; 0: never
+    mode_settings: ModeSettings = ModeSettings()  # the settings of the write mode
+    compaction_minor_percent: int = 20  # threshold of minor compactions; 0: never
     compaction_major_percent: int = 80  # threshold of major compactions; 0: never
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # time between major compactions; 0: never
-    compaction_bytes_per_s: int = 32 * MEBIBYTE  # maximum of bytes read and written; 0: no limit
-    scrub_bytes_per_s: int = 8 * MEBIBYTE  # maximum of bytes that the scrub reads; 0: no limit
+    compaction_bytes_per_s: int = 32 * MEBIBYTE  # maximum bytes read and written; 0: no limit
+    scrub_bytes_per_s: int = 8 * MEBIBYTE  # maximum bytes that the scrub reads; 0: no limit
     scrub_interval_ms: int = 7 * 24 * 3_600_000  # time between the beginnings of scrubs; 0: never
     disk: DiskSettings = NO_THRESHOLDS  # disk usage at which regular adds are refused
 

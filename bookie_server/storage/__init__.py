@@ -9,7 +9,7 @@
 - `compaction`: copies the live entries of files with many deleted entries, and frees the files.
 - `scrub`: reads finished files from the device, and looks for damage.
 - `limbo`: the parts for possible losses: the answer "unknown", epochs of doubt, repaired entries.
-- `modes`: the write modes, with journal files, checkpoints, and the end of the last run.
+- `modes`: the write modes, the journal files, the checkpoints, and the records of the last run.
 - `boot`, `replay`, `open_files`: read the files of the directory, and repair them when the bookie
   starts.
 - `device`: implements the ports for a real directory and asyncio; only `device` does I/O.

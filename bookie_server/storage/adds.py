@@ -171,7 +171,7 @@ class AddPath:
                 on_done(code_of_failure(error))
             return
         self._health.in_flight_bytes -= len(request.body)
-        # While the ledger is being released, a run is stored again, which ends the release.
+        # While the ledger is being released, store even a repeated run, to end the release.
         if is_repeated and state.drop_ticket <= covered and not state.is_releasing:
             state.added_in = self._health.add_period
             self._answer_repeated(request, lac, on_done)

@@ -45,7 +45,7 @@ class DiskWatch:
         self.level = DiskLevel.NORMAL
 
     def start(self) -> None:
-        """Start the measurements at an interval. The caller has made the first measurement."""
+        """Start to measure at an interval. The caller has already made the first measurement."""
         self._shared.tasks.spawn("disk watch", self._tick())
 
     async def _tick(self) -> None:

@@ -41,7 +41,7 @@ class Releases:
         return sorted(found)
 
     def _quiet_before(self) -> int:
-        """Return the first period that is too recent for a release. If the wait is 0, return 0."""
+        """Return the first period whose adds are too recent for a release; 0 if the wait is 0."""
         if not self._wait_ms:
             return 0
         return self._periods.quiet_before(self._shared.clock.monotonic_ms())

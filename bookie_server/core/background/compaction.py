@@ -19,7 +19,7 @@ from bookie_server.core.settings import StorageSettings
 T = TypeVar("T")
 
 ALL_PERCENT = 100
-"""With this threshold, each file with a dead entry is compacted."""
+"""Threshold of a compaction that compacts each file with a dead entry."""
 CREDIT_MS = 100
 """If compaction was slower than its rate, it may catch up at most the bytes of this time."""
 MILLISECONDS = 1_000

@@ -45,7 +45,7 @@ class ScrubPosition:
         return replace(self, began_ms=now_ms, upto=max(file_ids, default=0), done=0)
 
     def left(self, file_ids: Collection[int]) -> set[int]:
-        """Return the files that the pass has not read."""
+        """Return the ids of the files that the pass has not read."""
         return {file_id for file_id in file_ids if self.done < file_id <= self.upto}
 
     def at(self, left: Collection[int]) -> ScrubPosition:

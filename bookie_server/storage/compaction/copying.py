@@ -56,7 +56,7 @@ class Copying:
         try:
             return await self._copy(draft)
         except (DiskFullError, SyncFailedError, TooManyFilesError):
-            raise  # these errors are errors of the draft, not of the source
+            raise  # an error of the draft, not of the source
         except StorageError:
             return CopyOutcome.UNREADABLE
 

@@ -80,7 +80,7 @@ class Cycle:
     def _sources(
         self, files: dict[int, FinishedFile], unread: set[int], live_percent: int
     ) -> list[FinishedFile]:
-        """Return the files to compact, the best file first. Dead files need no compaction.
+        """Return the files to compact, in order of compaction. Dead files need no compaction.
 
         When the doubt is over, each damaged file is compacted, because its lost records are already
         repaired, and because the file would hide further losses as long as it exists.
@@ -150,7 +150,7 @@ class Cycle:
             copying = self._queue[0]
             file_id = copying.source.entry.file_id
             if file_id not in self._keeper.finished:
-                self._queue.popleft()  # the keeper has freed the file, because it was dead
+                self._queue.popleft()  # the keeper has freed this file without live entries
                 continue
             if copied and not draft.may_fit(needed_for(copying.source)):
                 break

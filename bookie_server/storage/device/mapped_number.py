@@ -15,7 +15,7 @@ SIZE = RUN_ID_SIZE + _number.size
 
 
 class MappedNumber:
-    """A signed number of 64 bits in a shared mapping, after the id of the run that sets it."""
+    """A signed number of 64 bits in shared memory, after the id of the run that sets the number."""
 
     def __init__(self, mapping: mmap.mmap) -> None:
         self._mapping = mapping
@@ -24,8 +24,8 @@ class MappedNumber:
     def open(cls, name: str, run_id: str, *, create: bool) -> MappedNumber | None:
         """Map the number of a run.
 
-        Return None if it does not exist, if another run has set it, or if there is no memory file
-        system. With `create`, a new number replaces the number of another run.
+        Return None if the number does not exist, if another run has set it, or if there is no
+        memory file system. With `create`, a new number replaces the number of another run.
         """
         if create:
             # Another process may still map the old file, so this file is removed, not changed.

@@ -146,7 +146,7 @@ class LedgerDirectories:
     def _begin(
         self, ledger_id: int, on_done: OnAdd, *, is_regular: bool
     ) -> tuple[LedgerStorage, OnAdd]:
-        """Return the directory for a first record, and the function that gets the answer."""
+        """Return the directory for a ledger's first record, and the function for the answer."""
         home = self._homes.begin(ledger_id, is_regular=is_regular)
 
         def done(code: Code) -> None:

@@ -234,7 +234,7 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
 def blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = ID_MAX) -> range:
     """Return the numbers of the index blocks that may contain pieces of a ledger.
 
-    The pieces have ids from `first` to `last`, inclusive.
+    Only pieces with ids from `first` to `last` (inclusive) count.
     """
     if file.head is None or file.total_of(ledger_id) is None:
         return range(0)

@@ -61,7 +61,7 @@ class FileKeeper:
         self._on_state_change = on_state_change
         self.slots = boot.slots
         self.handover = Handover()
-        self.on_short: Callable[[], None] = lambda: None  # called while the disk has no room
+        self.on_short: Callable[[], None] = lambda: None  # called when the disk has no room
         # Returns the number of accepted records that have no place in a file yet.
         self.records_queued: Callable[[], int] = lambda: 0
         self._next_file_id = 0
@@ -120,7 +120,7 @@ class FileKeeper:
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
-        """Return whether a record of `size` bytes fits after the records in flight.
+        """Return whether a record of `size` bytes fits in addition to all accepted records.
 
         The record must not be a regular add. While regular adds are accepted, there is a next file,
         so the result is True. Some room is reserved for deletions.
@@ -355,9 +355,9 @@ class FileKeeper:
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
         """Write a MANIFEST that lists the current files, with `prepared` as the next file.
 
-        The MANIFEST is durable on return. At a clean stop, `keep_open` is False: the open files
-        have no entries, and their slots become free. After a DiskFullError or TooManyFilesError,
-        the old MANIFEST is still valid.
+        The MANIFEST is durable on return. At a clean stop, `keep_open` is False. Then the open
+        files have no entries, and their slots become free. After a DiskFullError or
+        TooManyFilesError, the old MANIFEST is still valid.
         """
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)

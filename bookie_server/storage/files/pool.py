@@ -24,7 +24,10 @@ OPEN_TRIES_MAX = 20
 
 
 class FilePool:
-    """A FileSystem that limits the open files of another FileSystem. The limit is at least 8."""
+    """A FileSystem that limits the number of open files of another FileSystem.
+
+    The limit is at least 8.
+    """
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
@@ -291,7 +294,7 @@ class Pins:
             file.unpin()
 
     def add(self, file: PooledFile) -> None:
-        """Keep a file until the end of the reading."""
+        """Keep a file from being freed until the end of the reading."""
         if file not in self._files:
             self._files[file] = None
             file.pins += 1

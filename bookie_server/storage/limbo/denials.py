@@ -1,9 +1,9 @@
 """Decides whether the bookie may deny that an entry exists.
 
-A ledger in limbo may have lost records, so the bookie answers "unknown". If the doubt has a
-transaction, the record of the ledger in the metadata store may be newer than the loss. Then the
-ledger has lost nothing. So before the bookie first answers "unknown" for a ledger, it reads the
-record of the ledger.
+A ledger in limbo may have lost records, so the bookie answers "unknown". But if the record of the
+ledger in the metadata store is newer than the loss, the ledger has lost nothing. So if the doubt
+has a transaction, the bookie reads the record of a ledger before it first answers "unknown" for the
+ledger.
 """
 
 from __future__ import annotations

@@ -128,8 +128,8 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
 async def _require_whole(handles: list[File], run: BookieRun) -> None:
     """Raise DamagedDirectoryError if a journal file is shorter than its allocated size.
 
-    The files of a run got their size before the MANIFEST named the run. A file that was cut may
-    lack copies at its end, and these copies would look like copies that were never written.
+    The files of a run got this size before the MANIFEST named the run. A shorter file may lack
+    copies at its end, and these copies would look like copies that were never written.
     """
     sizes = {handle.name: await handle.size() for handle in handles}
     name = min(sizes, key=lambda name: sizes[name])

@@ -69,7 +69,7 @@ class JournalRing:
         is_synced: bool,
     ) -> None:
         self._files = files
-        # All copies up to this place are synced in entry-log files.
+        # The groups of all copies up to this place are synced in entry-log files.
         self.mark = JournalPlace(0, files[0].handle.name, 0)
         self._path = run.journal
         self._run_id = bytes.fromhex(run.run_id)

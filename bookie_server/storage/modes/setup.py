@@ -329,7 +329,7 @@ async def prepare_mode(
 
 
 async def require_journals(shared: Shared, journals: Journals) -> None:
-    """Lock the journal directories that the start needs, of the last run and of the new run.
+    """Lock the journal directories of the last and of the new run, as far as the start needs them.
 
     The directory of the new run must not have files of other bookies.
 

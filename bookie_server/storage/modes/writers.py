@@ -92,7 +92,7 @@ class DirectWriter(SyncedWriter):
 
 
 class JournalWriter(SyncedWriter):
-    """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
+    """Syncs a copy of a group in a journal file, then writes the group in its entry-log file.
 
     The copy is written first, so a record is in the journal before it is in the entry-log file.
     """
