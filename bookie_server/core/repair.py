@@ -56,19 +56,19 @@ class RepairOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadRecord:
-    """Load the ledger's record, with all changes before this call. `RecordLoaded` answers it."""
+    """Load the ledger's record, with all changes before this call. `RecordLoaded` is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyHeld:
-    """Find the entries that the bookie holds with valid digests. `HeldVerified` answers it."""
+    """Find the entries that the bookie holds with valid digests. `HeldVerified` is the answer."""
 
     entry_ids: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchEntry:
-    """Read an entry from another bookie, and check its digest. `EntryFetched` answers it.
+    """Read an entry from another bookie, and check its digest. `EntryFetched` is the answer.
 
     Attributes:
         bookie_id: Id of the other bookie.
@@ -84,14 +84,14 @@ class FetchEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReadPeerLac:
-    """Read the LAC of another bookie. `PeerLacRead` answers it."""
+    """Read the LAC of another bookie. `PeerLacRead` is the answer."""
 
     bookie_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """Store a fetched entry as a recovery add. `EntryStored` answers it."""
+    """Store a fetched entry as a recovery add. `EntryStored` is the answer."""
 
     entry_id: int
     stored: bytes
@@ -101,8 +101,8 @@ class StoreEntry:
 class ClearLedger:
     """Write a control record with the cleared epoch and the LAC, and sync it.
 
-    `LedgerCleared` answers it. The sync covers the entries that were stored before. The check epoch
-    of the ledger does not change, so the next regular add still reads the record.
+    `LedgerCleared` is the answer. The sync covers the entries that were stored before. The check
+    epoch of the ledger does not change, so the next regular add still reads the record.
     """
 
     epoch: int

@@ -20,7 +20,7 @@ class Gap:
     offset: int
     sequence: int  # expected sequence of the first record in the gap
     record: JournalRecord | None = None  # the header of the record, if only the body is damaged
-    is_blank: bool = False  # whether it has only zeros, or a record start of an earlier file
+    is_blank: bool = False  # whether the gap has only zeros, or an earlier file's record start
 
 
 @dataclass(slots=True)

@@ -115,7 +115,7 @@ class EntryStorage(Protocol):
         """Read one stored entry. If the request has a key, fence the ledger first."""
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read entries from the start of a request, and return the number of these entries.
+        """Read the requested entries from the first on, up to a limit, and return their number.
 
         Each call of `on_some` answers some of these entries, and each entry is answered once. The
         caller reads the remaining entries with another call.

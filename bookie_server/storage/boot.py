@@ -195,9 +195,10 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide what happens to the records of all files, and return the last synced sequence.
+        """Decide what happens to the records of all files.
 
-        If files have lost records, the marks of these files are committed immediately.
+        If files have lost records, the marks of these files are committed immediately. Return the
+        largest sequence that is proved to be synced.
         """
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current

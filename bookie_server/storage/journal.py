@@ -98,7 +98,7 @@ class Journal:
         self.failure: StorageError | None = None  # the first error; no record is submitted after it
         self.last_ticket = 0  # ticket of the newest record; durable_ticket <= last_ticket
         self.durable_ticket = 0  # the records of all tickets up to this ticket are synced
-        self._written_ticket = 0  # of the last written record; durable_ticket <= it <= last_ticket
+        self._written_ticket = 0  # last written record's ticket; from durable_ticket to last_ticket
 
     def records_queued(self) -> int:
         """Return the number of accepted records that have no place in a file yet."""
@@ -229,7 +229,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether a group is due. While another group is being written, it must be a full group."""
+        """Whether a group is due. While another group is being written, this group must be full."""
         if self._is_rolling or not self._queue:
             return False
         is_full = (

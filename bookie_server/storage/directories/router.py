@@ -204,7 +204,7 @@ class LedgerDirectories:
             request_all([partial(each.read_slices, request) for each in self.directories], on_done)
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read entries from the start of a request, and return the number of these entries."""
+        """Read the requested entries from the first on, up to a limit, and return their number."""
         home = self._homes.of(request.ledger_id)
         if home is not None:
             return home.read_together(request, on_some)

@@ -23,7 +23,7 @@ ASKED_MAX = 1_000
 """Maximum number of ledgers that are listed for the repair because they got the answer
 "unknown"."""
 COMPARED_MAX = 10_000
-"""Maximum number of ledgers for which the comparison with the loss is remembered. For further
+"""Maximum number of ledgers for which the comparison with the loss is remembered. For other
 ledgers, the record is read again."""
 QUESTIONS_MAX = 64
 """Maximum number of ledgers whose records are read at the same time. Reads of further ledgers get

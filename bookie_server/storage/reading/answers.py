@@ -60,7 +60,7 @@ class FailedRead:
         return code_of_failure(error)
 
     def code_unless_certain(self, code: Code) -> Code:
-        """Return the answer's code if no entry was found. Report a failure if it may be stored."""
+        """Return the code if no entry was found. Report a failure if the entry may be stored."""
         if code is not Code.IO_ERROR:
             return code
         return self.code_of(unknown_entries(self.ledger_id))
@@ -95,7 +95,7 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read entries from the start of a request, and return the number of these entries.
+        """Read the requested entries from the first on, up to a limit, and return their number.
 
         Each stretch of entries has a reading of its own, so a stretch that is read from the device
         does not delay the other stretches. At most `STRETCHES_PER_CALL_MAX` stretches are read,

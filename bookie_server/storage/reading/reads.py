@@ -178,7 +178,7 @@ class Reader:
         return piece
 
     def _note_blocks(self, file: FinishedFile) -> None:
-        """List the new index blocks of a file as cached. Above the limit, drop the oldest."""
+        """List a file's new index blocks as cached. Above the limit, drop the oldest blocks."""
         for number in reversed(file.blocks):
             key = (file.entry.file_id, number)
             if key in self._blocks:
