@@ -58,7 +58,7 @@ def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
 
 @dataclass(frozen=True, slots=True)
 class FoundOutside:
-    """The facts about a directory that the bookie's record contains before the storage starts.
+    """Facts about a directory that a start finds before it opens the storage of the directory.
 
     Attributes:
         loss: The reason why entries may be lost; "" if no entries can be lost.
@@ -239,8 +239,8 @@ def equal_copy(
 ) -> DirectoryIdentityError | None:
     """Return the error if another process has just started with a copy of the directory, or None.
 
-    A start increases the counter. So the record has the same counter only if another process has
-    increased the counter of a copy of the directory from the same value.
+    A start increases the counter. So if the record already has the same counter, another process
+    has increased the counter of a copy of the directory from the same value.
     """
     counters = {each.directory_id: each.changes for each in known.directories} if known else {}
     if counters.get(local.directory_id) != local.changes:

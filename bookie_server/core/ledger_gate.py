@@ -36,7 +36,7 @@ class Health:
     has_failed: bool = False  # whether a write or sync failed; then adds and fences are refused
     is_writable: bool = True  # whether there is a file for regular adds
     is_disk_full: bool = False  # whether the disk usage is too high for regular adds
-    is_set_read_only: bool = False  # whether an administrator lets the bookie refuse regular adds
+    is_set_read_only: bool = False  # whether an administrator has refused regular adds
     has_room: bool = True  # whether there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory

@@ -65,14 +65,14 @@ class HeldLedger:
     tombstone: int = 0  # origin sequence below which entries are deleted; 0: no tombstone
     dropped_s: int = 0  # time of the tombstone, in seconds since the Unix epoch
     is_released: bool = False  # whether the tombstone is a release; then the ledger may exist
-    is_unverified: bool = False  # whether the next add waits, because a fence may be lost
+    is_unverified: bool = False  # whether a fence may be lost; the next add waits for a check
     last_entry_id: int = -1  # largest stored entry id, from the files; -1 without entries
     last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
     last_ticket: int = 0  # ticket of the last record accepted since the start; 0 without a record
     drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
     added_in: int = 0  # number of the period of the last add (core/release.py); 0 without an add
     is_releasing: bool = False  # whether a release has begun that an add would end
-    is_hidden: bool = False  # whether a release has begun whose tombstone is not durable
+    is_hidden: bool = False  # whether a release has begun whose tombstone is not yet durable
 
     @property
     def lac(self) -> int:

@@ -102,7 +102,7 @@ class JournalRecord:
         return bool(self.flags & FLAG_RELEASE)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
-        """Return the offsets in the body of the start and end of `count` entries from `place`."""
+        """Return the start and the end of `count` entries in the body, from index `place` on."""
         lengths = self.lengths
         start = sum(lengths[:place])
         return start, start + sum(lengths[place : place + count])

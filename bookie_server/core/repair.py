@@ -439,7 +439,7 @@ PassEffect = ListLedgers | RepairLedger | KeepInLimbo | EndDoubt | PassEnded
 
 
 class RepairPass:
-    """The repair of all ledgers in one epoch. After each effect, its owner calls one method."""
+    """The repair of all ledgers in one epoch. Its owner answers each effect with a method call."""
 
     def __init__(self, doubt: Doubt) -> None:
         """Create a pass that begins now. The doubt must be durable."""

@@ -40,13 +40,13 @@ class FileScan:
 
 @dataclass(slots=True)
 class FileVerdict:
-    """The decision what happens to the records of one file."""
+    """The result of `judge` for the records of one file."""
 
     kept: list[JournalRecord]  # synced records, except finish and watermark records
     unreadable: list[JournalRecord]  # synced records with a damaged body, which cannot be read
     rewritten: list[JournalRecord]  # valid records without proof of a sync; copied to a new file
     was_cut: bool  # whether bytes that may have been a record are discarded
-    has_damage: bool  # whether a synced record is lost whose ledger is unknown
+    has_damage: bool  # whether a synced record of an unknown ledger is lost
     last_sequence: int  # sequence of the last valid record, 0 when there is none
     next_sequence: int  # the sequence after all kept, unreadable and rewritten records
     data_end: int  # first byte after the last valid record

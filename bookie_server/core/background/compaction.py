@@ -21,7 +21,8 @@ T = TypeVar("T")
 ALL_PERCENT = 100
 """Threshold of a compaction that compacts each file with a dead entry."""
 CREDIT_MS = 100
-"""If compaction was slower than its rate, it may catch up at most the bytes of this time."""
+"""If compaction was slower than its rate, it may then be faster to make up for at most this
+time."""
 MILLISECONDS = 1_000
 RETRY_PAUSE_MS = 600_000
 """Pause after which compaction tries an unreadable file again."""
@@ -69,7 +70,7 @@ class Schedule:
     major_ms: int  # monotonic time of the last major compaction
 
     def due(self, now_ms: int) -> int:
-        """If a compaction is due now, record its beginning and return its threshold, otherwise 0.
+        """If a compaction is due, record its beginning and return its threshold. Else return 0.
 
         A major compaction also counts as a minor compaction.
         """

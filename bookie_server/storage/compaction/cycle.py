@@ -1,4 +1,4 @@
-"""One compaction: chooses files, the sources, copies them, and replaces them by the copies.
+"""One compaction: chooses files (the sources), copies them, and replaces them with the copies.
 
 One MANIFEST makes this switch. Before it is written, the file of the copies is finished and synced.
 In one turn of the event loop, the last copies become readable, and the next MANIFEST is set to list

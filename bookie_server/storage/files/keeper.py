@@ -414,7 +414,7 @@ class FileKeeper:
             self._health.damaged_files.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
-        """Remove a file of copies that no MANIFEST lists, after all readings that may use it."""
+        """Remove a file of copies that no MANIFEST lists, when no reading uses it any more."""
         for _ in self.finished.removing(copies):
             await self._tasks.give_way()
         slot = copies.entry.slot

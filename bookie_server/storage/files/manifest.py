@@ -91,7 +91,7 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 async def _go_on() -> None:
-    """Do nothing. No other task needs to run in between, because the bookie has no clients yet."""
+    """Do nothing. Other tasks need not run meanwhile, because the bookie has no clients yet."""
 
 
 class ManifestStore:

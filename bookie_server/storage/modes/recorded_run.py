@@ -44,7 +44,7 @@ class RecordedRun:
     def note_idle(self) -> None:
         """Stop listing the run, because all written groups were synced some time ago."""
         if not self.groups and self._shared.run == self._run:
-            # From now on, the next commit writes a MANIFEST without the run, whatever its reason.
+            # From now on, the next commit writes a MANIFEST without the run, whatever causes it.
             self._is_listed = False
             self._shared.run = self._run.while_synced()
             self._commits.wake()

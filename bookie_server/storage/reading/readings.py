@@ -24,8 +24,8 @@ RECORDS_PER_TURN = 64
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Number of bytes that count as one record, in addition to the record of the entry. Bytes count
-because copying and sending 4 MiB takes milliseconds."""
+"""Number of bytes for which an entry counts as one further record, because copying and sending
+4 MiB takes milliseconds."""
 
 
 class Readings:

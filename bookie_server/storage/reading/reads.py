@@ -182,7 +182,7 @@ class Reader:
         for number in reversed(file.blocks):
             key = (file.entry.file_id, number)
             if key in self._blocks:
-                break  # the file's older blocks are noted too
+                break  # the file's older blocks are already listed
             self._blocks[key] = file
         while len(self._blocks) > BLOCKS_CACHED_MAX:
             (_, number), owner = self._blocks.popitem(last=False)
