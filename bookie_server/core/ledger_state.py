@@ -123,7 +123,7 @@ class HeldLedgers(dict[int, HeldLedger]):
         self.changed: set[int] = set()
 
     def tombstone_of(self, ledger_id: int) -> int:
-        """Return the tombstone of a ledger: entries with a smaller origin sequence are deleted."""
+        """Return the tombstone of a ledger. Entries with a smaller origin sequence are deleted."""
         state = self.get(ledger_id)
         return 0 if state is None else state.tombstone
 

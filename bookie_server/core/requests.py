@@ -36,7 +36,7 @@ _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 @dataclass(slots=True)
 class StoredAdd:
-    """The request to store a run of entries of one ledger: all entries or none."""
+    """The request to store a run of entries of one ledger. All entries are stored, or none."""
 
     ledger_id: int
     entry_ids: EntryIds  # ascending; a `range` if the ids are evenly spaced

@@ -378,7 +378,7 @@ class Boot:
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Return whether a file never had a record: no record was found, and no record can be lost."""
+    """Return whether no record was found in a file, and the file cannot have lost a record."""
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful

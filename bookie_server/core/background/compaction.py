@@ -70,7 +70,7 @@ class Schedule:
     major_ms: int  # monotonic time of the last major compaction
 
     def due(self, now_ms: int) -> int:
-        """If a compaction is due, record its beginning and return its threshold. Else return 0.
+        """If a compaction is due, record its start and return its threshold. Otherwise return 0.
 
         A major compaction also counts as a minor compaction.
         """

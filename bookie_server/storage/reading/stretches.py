@@ -13,7 +13,8 @@ from bookie_server.storage.reading.readings import RECORDS_PER_TURN
 from bookie_server.storage.reading.reads import Reader
 
 Results = list[bytes | StorageError | None]
-"""For each entry: its bytes, None if no file holds it, or the error of its read."""
+"""The result for each entry: the bytes of the entry, None if no file holds the entry, or the error
+of its read."""
 
 STRETCH_SIZE_BYTES_MAX = 1 << 20
 """Maximum distance from the first to the last byte of a stretch."""
