@@ -1,4 +1,4 @@
-"""The journal files of one run, which are reused after each other (FORMATS.md#journal-files)."""
+"""The journal files of one run, which are written in turn and reused (FORMATS.md#journal-files)."""
 
 from __future__ import annotations
 
