@@ -166,7 +166,7 @@ class PeerLacRead:
 
 @dataclass(frozen=True, slots=True)
 class EntryStored:
-    """The answer to a `StoreEntry`, which says whether the entry is stored."""
+    """The answer to a `StoreEntry`. It reports whether the entry is stored."""
 
     is_stored: bool
 

@@ -47,8 +47,8 @@ class HeldFiles:
     def holding(self, ledger_id: int) -> list[FinishedFile]:
         """Return the files that may have live entries of a ledger, oldest first.
 
-        A file whose ledgers are being counted again is always returned. Without this file, a
-        reading could get an older copy of an entry from another file.
+        A file whose ledgers are being recounted is always returned. Without this file, a reading
+        could get an older copy of an entry from another file.
         """
         files = self._holding.get(ledger_id, [])
         if not self._counted_again:
