@@ -9,7 +9,7 @@
 - `record`, `record_codec`, `slot_header`, `manifest_codec`, `index_format`, `group_copy`: the
   formats of docs/FORMATS.md.
 - `doubt`: decides whether a bookie that may have lost records may deny that an entry exists.
-  `repair`: fetches these records from other bookies (ADR 39).
+  `repair`: fetches lost entries from other bookies (ADR 39).
 - `bookie_run`: the write modes, and the fields of a MANIFEST about a run.
 - `directory_identity`: recognises an older copy of a directory, and another directory.
   `kept_identity`: the fields of a MANIFEST that a downgrade keeps.

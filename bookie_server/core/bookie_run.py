@@ -1,7 +1,8 @@
 """The write mode of a bookie, and the fields of the MANIFEST about the current run.
 
-A *run* begins before a bookie serves its first request, and ends with a clean stop. After a run
-without a clean stop, the next start reads the promises of that run from the MANIFEST.
+A *run* begins before a bookie answers its first request, and ends with a clean stop. After a run
+without a clean stop, the next start reads in the MANIFEST where that run stored acknowledged
+records.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ class BookieWriteMode(Enum):
     """Where a record must be before its add is acknowledged."""
 
     DIRECT = "direct"
-    """In an entry-log file, and synced."""
+    """The record is in an entry-log file and synced."""
     JOURNAL = "journal"
-    """In a journal file, and synced. The entry-log file is written too, but synced later."""
+    """The record is in a journal file and synced. It is also in an entry-log file, which is synced
+    later."""
     UNJOURNALED = "unjournaled"
-    """In an entry-log file, but not yet synced. A power loss can lose acknowledged entries."""
+    """The record is in an entry-log file, but not yet synced. A power loss can lose acknowledged
+    entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +47,11 @@ class BookieRun:
 
     @property
     def needs_journal(self) -> bool:
-        """Whether, after an unclean end, acknowledged records may be in the journal only."""
+        """Whether acknowledged records may be only in the journal if the run ends uncleanly."""
         return self.mode is BookieWriteMode.JOURNAL and self.is_synced
 
     def while_synced(self) -> BookieRun:
-        """Return the run as the MANIFEST lists it while files have all its acknowledged records.
+        """Return the run as the MANIFEST lists it while all its acknowledged records are synced.
 
         A run in mode `direct` is listed in the same way.
         """

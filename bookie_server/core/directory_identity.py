@@ -1,9 +1,9 @@
-"""Decides whether a directory is the newest state of the bookie that it belongs to.
+"""Decides whether a directory contains the newest state of its bookie.
 
 The MANIFEST contains the id of the directory and a counter, `changes`. The counter rises at each
 start, at a clean stop, and while the bookie stores data. The bookie's record in the metadata store
-contains the same id and counter. The MANIFEST is written first, and the bookie serves only after
-the record is written. So the counter of the newest directory is never smaller than the counter in
+contains the same id and counter. The MANIFEST is written first, then the record. After that, the
+bookie answers requests. So the counter of the newest directory is never smaller than the counter in
 the record. An older copy has a smaller counter, unless the counter has not risen since the copy was
 made. No clock is compared.
 """
@@ -45,7 +45,7 @@ class DirectoryIdentity:
 def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
     """Return the record of a bookie with these directories.
 
-    Without counters there is nothing to record: an older release used the directory last.
+    A directory without counters is left out, because an older release used it last.
     """
     return KnownBookie(
         tuple(
@@ -58,7 +58,7 @@ def known_bookie(identities: Sequence[DirectoryIdentity]) -> KnownBookie:
 
 @dataclass(frozen=True, slots=True)
 class FoundOutside:
-    """The facts about a directory in the bookie's record, before the start of its storage.
+    """Facts about a directory that a start finds before it opens the storage of the directory.
 
     Attributes:
         loss: The reason why entries may be lost; "" if no entries can be lost.
@@ -74,7 +74,7 @@ class FoundOutside:
 
 
 def found_outside(known: KnownBookie | None, loss: str = "") -> FoundOutside:
-    """Return the fields of a record. If the bookie has no record, `known` is None."""
+    """Return the facts in a bookie's record. If the bookie has no record, `known` is None."""
     directories = () if known is None else known.directories
     return FoundOutside(
         loss,
@@ -113,7 +113,7 @@ class DirectoryFinding(Enum):
 
 
 ACCEPTED: Final = (DirectoryFinding.OWN, DirectoryFinding.UNRECORDED)
-"""The findings with which a bookie starts."""
+"""The findings that allow a bookie to start."""
 
 
 def identity_of(manifest: Manifest) -> DirectoryIdentity:
@@ -137,7 +137,7 @@ def compare(local: DirectoryIdentity, known: KnownBookie | None) -> DirectoryFin
 
 
 def compare_directory(local: DirectoryIdentity, known: KnownBookie) -> DirectoryFinding:
-    """Compare a directory with the directories of a record, also of a retired bookie."""
+    """Compare a directory with the directories of a record, even if the bookie is retired."""
     if local.changes == 0:
         return DirectoryFinding.UNCOUNTED
     each = _known_as(local, known)
@@ -145,15 +145,18 @@ def compare_directory(local: DirectoryIdentity, known: KnownBookie) -> Directory
         return DirectoryFinding.SWAPPED
     if each.directory_id == local.directory_id:
         return _by_counter(is_newest=local.changes >= each.changes)
-    # The move itself has raised the counter. If the counters are equal, the original directory was
-    # used after the move.
+    # The directory was moved, which has increased its counter. So if the counters are equal, the
+    # original directory was used after the move.
     return _by_counter(is_newest=local.changes > each.changes)
 
 
 def compare_all(
     directories: Sequence[DirectoryIdentity], known: KnownBookie | None
 ) -> list[DirectoryFinding]:
-    """Compare the directories of a bookie with its record. All directories must differ."""
+    """Compare the directories of a bookie with its record.
+
+    If two directories match the same directory of the record, the second gets `SWAPPED`.
+    """
     found = [compare(local, known) for local in directories]
     if known is None:
         return found
@@ -236,8 +239,8 @@ def equal_copy(
 ) -> DirectoryIdentityError | None:
     """Return the error if another process has just started with a copy of the directory, or None.
 
-    A start raises the counter. So the record has the same counter only if another process has
-    raised it from the same value, in a copy of the directory.
+    A start increases the counter. So if the record already has the same counter, another process
+    has increased the counter of a copy of the directory from the same value.
     """
     counters = {each.directory_id: each.changes for each in known.directories} if known else {}
     if counters.get(local.directory_id) != local.changes:
@@ -265,11 +268,11 @@ def older_copy(path: str, local: DirectoryIdentity, known: KnownBookie) -> str:
 def missing_directory(
     bookie_id: str, directories: Sequence[DirectoryIdentity], known: KnownBookie
 ) -> DirectoryIdentityError:
-    """Return the error for a start without all directories of a record."""
+    """Return the error for a start that lacks a directory of the bookie's record."""
     return DirectoryIdentityError(
         f"bookie {bookie_id} has more directories than it was started with: the metadata store has "
-        f"{_counters(known)}. Start it with all of them, or without a lost one, as "
-        "--without-directory allows",
+        f"{_counters(known)}. Start it with all these directories, or remove a "
+        "lost directory with --without-directory",
         bookie_id=bookie_id,
         known_directory_ids=tuple(each.directory_id for each in known.directories),
         directory_ids=tuple(each.directory_id for each in directories),

@@ -21,7 +21,10 @@ class DiskLevel(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DiskSettings:
-    """Parts of the device, from 0 to 1. The use is never above 1, so 1 has no effect."""
+    """Thresholds for the used part of the device, from 0 to 1.
+
+    The threshold 1 has no effect, because the used part is never above 1.
+    """
 
     warn: float = 1.0  # above this used part, the level is HIGH
     full: float = 1.0  # above this used part, the level is FULL
@@ -42,8 +45,8 @@ NO_THRESHOLDS = DiskSettings()
 class DiskSpace:
     """The bytes of a device.
 
-    `free` includes the bytes of freed files that the bookie keeps, because its next files use these
-    files. It also includes the bytes of a file of copies if the sources of the copies are freed
+    `free` includes the bytes of freed files that the bookie keeps, because its next files reuse
+    them. `free` also includes the bytes of a file of copies if the sources of the copies are freed
     soon.
     """
 
@@ -61,7 +64,8 @@ class DiskSpace:
 def level_of(space: DiskSpace, before: DiskLevel, settings: DiskSettings) -> DiskLevel:
     """Return the level after a measurement.
 
-    A level above `NORMAL` ends only below `low_water`, so the level does not change with each file.
+    A level above `NORMAL` ends only when the used part is below `low_water`. So the level does not
+    change with each new file.
     """
     used = space.used_part
     stays = used >= settings.low_water

@@ -2,19 +2,21 @@
 
 Each possible loss begins a new *epoch* of doubt about the directory. To *clear* a ledger means to
 store that it lost no entries up to an epoch, or that a repair has fetched its lost entries. A
-ledger is in *limbo* until it is cleared up to the newest epoch. In limbo, the bookie stores adds
-and serves the entries that it has, but it never denies that an entry exists. If a request needs an
-entry that it does not have, the last entry or the LAC, it answers IO_ERROR, which means "unknown".
+ledger is in *limbo* until it is cleared up to the newest epoch. For a ledger in limbo, the bookie
+stores adds and returns entries that it has, but never denies that an entry exists. If a request
+needs an entry that the bookie does not have, the last entry or the LAC, the bookie answers
+IO_ERROR, which means "unknown".
 
 A ledger leaves limbo in two ways. A repair (`repair`) fetches from other bookies the entries that
 this bookie must hold. Or the record of the ledger is newer than the loss, so the ledger lost
-nothing. Only transactions of the metadata store can prove this; ids and clocks cannot. Each epoch
-has the id of a transaction that began after the epoch was durable. A record that a later
-transaction created is newer than the loss.
+nothing. Only transactions of the metadata store can prove this; ids and clocks cannot. For each
+epoch, the bookie stores the id of a transaction that began after the epoch was durable. A record
+that a later transaction created is newer than the loss.
 
-A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. Then the first
-add of each ledger reads the record of the ledger. An OPEN ledger needs no fence, because a recovery
-writes IN_RECOVERY before it fences, and no ledger becomes OPEN again.
+A fence may be lost too, so `check_epoch` of `ledger_gate` increases with the epoch. After that, the
+bookie reads the record of a ledger before it stores the first add of this ledger. An OPEN ledger
+needs no fence, because a recovery writes IN_RECOVERY before it fences, and no ledger becomes OPEN
+again.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Doubt:
 
     Attributes:
         epoch: Number of possible losses so far.
-        cleared: A ledger without a state on this bookie is cleared up to this epoch.
+        cleared: Epoch up to which ledgers without a state on this bookie are cleared.
         transaction: Id of a transaction that began after `epoch` was durable; 0 if there is none.
     """
 
@@ -68,7 +70,7 @@ class Doubt:
         return replace(self, transaction=transaction) if epoch == self.epoch else self
 
     def ended(self, epoch: int) -> Doubt:
-        """Return the doubt after a repair, begun in `epoch`, has handled all listed ledgers."""
+        """Return the doubt after a repair that began in `epoch` has checked all listed ledgers."""
         return replace(self, cleared=max(self.cleared, epoch))
 
     def to_json(self) -> dict[str, int]:
@@ -122,7 +124,10 @@ class Denial(Enum):
 
 
 def is_in_limbo(cleared_epoch: int | None, doubt: Doubt) -> bool:
-    """Return whether a ledger may have lost records. `cleared_epoch` is None without a state."""
+    """Return whether a ledger may have lost records.
+
+    If the ledger has no state, `cleared_epoch` is None.
+    """
     return (doubt.cleared if cleared_epoch is None else cleared_epoch) < doubt.epoch
 
 
@@ -132,8 +137,8 @@ def denial(cleared_epoch: int | None, doubt: Doubt, compared_epoch: int) -> Deni
     Args:
         cleared_epoch: The epoch up to which the ledger is cleared; None if it has no state.
         doubt: The doubt about the directory.
-        compared_epoch: The epoch of the last comparison with the creation of the ledger since the
-            start of the bookie.
+        compared_epoch: The epoch whose loss was compared with the creation of the ledger since the
+            start of the bookie; 0 if there was no comparison.
     """
     if not is_in_limbo(cleared_epoch, doubt):
         return Denial.ABSENT
@@ -178,7 +183,7 @@ def check_add(standing: Standing, *, before: Doubt, now: Doubt) -> AddCheck:
     Args:
         standing: The bookie's part in the ledger.
         before: The doubt when the bookie requested the record.
-        now: The doubt at the answer.
+        now: The doubt when the bookie got the answer.
     """
     if standing is Standing.UNKNOWN:
         return AddCheck.REFUSE

@@ -18,7 +18,7 @@ file. The head is at a multiple of 512 bytes.
         76     4  CRC32C of the group
         80     4  number of the journal file
         84     8  offset of the copy in the journal file
-        92     8  needed from (sequence): the entry-log files hold all earlier records, synced
+        92     8  needed from (sequence): all earlier records are synced in entry-log files
        100     8  sequence of the last record of the previous copy, which is synced; 0 if none
        108     4  CRC32C of the head before this field
 """
@@ -42,7 +42,7 @@ _checksum = Struct(">I")
 
 @dataclass(frozen=True, slots=True)
 class GroupCopy:
-    """The head of a copy: the content of the group, and the places of group and copy."""
+    """The head of a copy: what the group contains, and where the group and the copy are."""
 
     run_id: bytes
     number: int

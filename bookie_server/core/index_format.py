@@ -224,7 +224,7 @@ class IndexBlock:
         return key
 
     def piece_at(self, number: int) -> tuple[int, Piece[int]]:
-        """Return a ledger id and a piece. The piece's target is the offset of a record."""
+        """Return the ledger id and the piece with this number. Its target is a record's offset."""
         ledger, last, first, origin, unit, place = _piece.unpack_from(
             self._data, _block_head.size + number * _piece.size
         )

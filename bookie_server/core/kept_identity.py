@@ -1,4 +1,4 @@
-"""The file IDENTITY: a downgrade keeps some keys of the MANIFEST in it (FORMATS.md#identity).
+"""The file IDENTITY, in which a downgrade stores some keys of the MANIFEST (FORMATS.md#identity).
 
 A MANIFEST of the previous version has no fields for the identity, the counters and the doubt of a
 directory. Without this file, the next start of this release would not recognise the directory.
@@ -29,7 +29,7 @@ def encode_identity(manifest: Manifest) -> bytes:
 
 
 def decode_identity(data: bytes, manifest: Manifest) -> Manifest:
-    """Return a MANIFEST of the previous version with the keys of this file.
+    """Add the values of this file to a MANIFEST of the previous version, and return the result.
 
     Raises:
         DamagedDirectoryError: The file is damaged.

@@ -31,21 +31,21 @@ class Wait(Enum):
 
 @dataclass(slots=True)
 class Health:
-    """The state of the whole storage that these decisions depend on."""
+    """The state of the whole storage, on which the decisions of this module depend."""
 
-    has_failed: bool = False  # after a failed write or sync, adds and fences are refused
-    is_writable: bool = True  # there is a file for regular adds
-    is_disk_full: bool = False  # the disk usage is too high for regular adds
-    is_set_read_only: bool = False  # an administrator has set regular adds to be refused
-    has_room: bool = True  # there is room for recovery adds and control records
+    has_failed: bool = False  # whether a write or sync failed; then adds and fences are refused
+    is_writable: bool = True  # whether there is a file for regular adds
+    is_disk_full: bool = False  # whether the disk usage is too high for regular adds
+    is_set_read_only: bool = False  # whether an administrator has refused regular adds
+    has_room: bool = True  # whether there is room for recovery adds and control records
     check_epoch: int = 0  # a ledger verified in an earlier epoch needs a new metadata check
     doubt: Doubt = NO_DOUBT  # the possible losses of the directory
     files_in_doubt: set[int] = field(default_factory=set)  # ids of files without a usable index
-    # ids of files that lost a record without a trace; `doubt` covers this loss
+    # ids of files that lost a record of an unknown ledger; `doubt` covers this loss
     damaged_files: set[int] = field(default_factory=set)
     # if a ledger up to this id has no state, the bookie may have forgotten its fence
     highest_dropped_ledger_id: int = -1
-    is_closing: bool = False  # adds that are not yet accepted get the answer IO_ERROR
+    is_closing: bool = False  # whether the storage stops; then further adds get IO_ERROR
     add_period: int = 0  # number of the current period (core/release.py)
     in_flight_bytes: int = 0  # bytes of accepted and deferred adds that have no answer yet
 
@@ -103,13 +103,14 @@ def may_forget(
 ) -> bool:
     """Return whether a dropped ledger may be forgotten, if no file holds records of the ledger.
 
-    The tombstone must be old enough, and no record of the ledger may be in flight. The caller
-    checks the files: without the tombstone, the deleted entries in them could be read again. If the
-    clock is wrong, the tombstone is forgotten too early or too late. Forgetting it too early is
-    safe, because the first add of a forgotten ledger waits for the metadata check.
+    The tombstone must be old enough, and all records of the ledger must be durable. The caller must
+    check that no file holds records of the ledger, because without the tombstone, the deleted
+    entries in such a file could be read again. If the clock is wrong, the tombstone is forgotten
+    too early or too late. Forgetting it too early is safe, because the first add of a forgotten
+    ledger waits for the metadata check.
 
-    A released ledger in limbo stays, because it may exist: without its state, the bookie could deny
-    entries that are lost.
+    A released ledger in limbo is not forgotten. It may still exist, and without its state, the
+    bookie could deny entries that are lost.
     """
     if not state.is_deleted and is_in_limbo(state, doubt):
         return False

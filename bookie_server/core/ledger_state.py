@@ -57,22 +57,22 @@ class HeldLedger:
     check_epoch: int = 0  # epoch of the last metadata check
     directory: int = 0  # number of the directory that holds the ledger's entries
     master_key: bytes | None = None  # set by the first add or fence, never changed
-    is_fenced: bool = False  # regular adds are refused
+    is_fenced: bool = False  # whether regular adds are refused
     cleared_epoch: int = 0  # the ledger is cleared up to this epoch of doubt
     last_add_confirmed: int = -1  # the largest LAC in any entry so far; -1 without a LAC
     explicit_lac: int = -1  # the largest explicit LAC so far; -1 without an explicit LAC
-    lac_bound: int = -1  # damaged entries had at most this LAC; -1 without damaged entries
-    tombstone: int = 0  # entries with a smaller origin sequence are deleted; 0: no tombstone
+    lac_bound: int = -1  # largest LAC that damaged entries can have had; -1: no damaged entries
+    tombstone: int = 0  # origin sequence below which entries are deleted; 0: no tombstone
     dropped_s: int = 0  # time of the tombstone, in seconds since the Unix epoch
-    is_released: bool = False  # the tombstone is a release: the ledger may still exist
-    is_unverified: bool = False  # a fence may be lost, so the next add waits for a metadata check
+    is_released: bool = False  # whether the tombstone is a release; then the ledger may exist
+    is_unverified: bool = False  # whether a fence may be lost; the next add waits for a check
     last_entry_id: int = -1  # largest stored entry id, from the files; -1 without entries
     last_accepted_id: int = -1  # largest accepted entry id, durable or not; -1 without adds
     last_ticket: int = 0  # ticket of the last record accepted since the start; 0 without a record
     drop_ticket: int = 0  # ticket of the last tombstone since the start; 0 without a tombstone
     added_in: int = 0  # number of the period of the last add (core/release.py); 0 without an add
-    is_releasing: bool = False  # the entries may be deleted soon, unless an add arrives
-    is_hidden: bool = False  # releasing, or the tombstone of the release is not durable yet
+    is_releasing: bool = False  # whether a release has begun that an add would end
+    is_hidden: bool = False  # whether a release has begun whose tombstone is not yet durable
 
     @property
     def lac(self) -> int:
@@ -113,7 +113,7 @@ class HeldLedger:
 class HeldLedgers(dict[int, HeldLedger]):
     """A map from ledger ids to the states of the ledgers.
 
-    Code that changes or removes a state adds the ledger id to `changed` before the next await.
+    Code that changes or removes a state must add the ledger id to `changed` before the next await.
     """
 
     __slots__ = ("changed",)
@@ -123,7 +123,7 @@ class HeldLedgers(dict[int, HeldLedger]):
         self.changed: set[int] = set()
 
     def tombstone_of(self, ledger_id: int) -> int:
-        """Return the tombstone of a ledger: entries with a smaller origin sequence are deleted."""
+        """Return the tombstone of a ledger. Entries with a smaller origin sequence are deleted."""
         state = self.get(ledger_id)
         return 0 if state is None else state.tombstone
 

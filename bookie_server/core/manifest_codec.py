@@ -60,7 +60,7 @@ class FileEntry:
     data_end: int = 0  # first byte after the last valid record; 0 while the file is open
     finish_offset: int = 0  # offset of the finish record; 0 while the file is open
     live_bytes: int = 0  # size of the stored entries that the file's index refers to
-    has_damage: bool = False  # the file has a damaged record of an unknown ledger
+    has_damage: bool = False  # whether the file has a damaged record of an unknown ledger
 
     @property
     def is_copies(self) -> bool:
@@ -96,7 +96,7 @@ class Manifest:
     directory: int = 0  # number of this directory among the bookie's directories
     highest_dropped_ledger_id: int = -1  # largest ledger id with a forgotten tombstone, or -1
     state_bytes: int = 0  # committed bytes of `state_file`; 0 means the whole file (version 1, 2)
-    run: BookieRun | None = None  # the run that serves, or that ended without a clean stop
+    run: BookieRun | None = None  # the current run, or a run that ended without a clean stop
     directory_id: str = ""  # 16 random hex digits; "" until the first commit of version 4
     path: str = ""  # absolute path of the directory; "" until the first commit of this release
     journals: tuple[RunJournal, ...] = ()  # runs that may have journal files; at most JOURNALS_MAX

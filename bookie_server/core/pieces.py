@@ -1,8 +1,8 @@
 """Stores where the entries of one ledger are, as pieces that do not overlap.
 
 A piece is the place of entries with consecutive ids in one record. If two records contain the same
-id, only a piece of the newer record keeps the id. The newer record has the larger origin sequence,
-so the result does not depend on the order of inserts.
+id, only a piece of the newer record contains the id. The newer record is the record with the larger
+origin sequence, so the result does not depend on the order of inserts.
 """
 
 from __future__ import annotations

@@ -58,7 +58,7 @@ class FileIdentity:
 
 @dataclass(slots=True, eq=False)
 class JournalRecord:
-    """A record in memory: queued, written, or read back."""
+    """A journal record in memory, which is queued, written, or read from a file."""
 
     kind: JournalRecordKind
     ledger_id: int = 0  # 0 for a kind of record without a ledger
@@ -102,7 +102,7 @@ class JournalRecord:
         return bool(self.flags & FLAG_RELEASE)
 
     def span_of(self, place: int, count: int = 1) -> tuple[int, int]:
-        """Return where `count` entries from index `place` begin and end in the body, in bytes."""
+        """Return the start and the end of `count` entries in the body, from index `place` on."""
         lengths = self.lengths
         start = sum(lengths[:place])
         return start, start + sum(lengths[place : place + count])

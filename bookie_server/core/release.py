@@ -18,7 +18,8 @@ PERIODS_PER_WAIT = 32
 class AddPeriods:
     """Divides the time since the start into periods, so that an add need not read the clock.
 
-    A ledger keeps only the number of the period of its last add. Period 0 begins at the start.
+    For each ledger, only the number of the period of its last add is stored. Period 0 begins at the
+    start.
     """
 
     def __init__(self, wait_ms: int, now_ms: int) -> None:
@@ -37,9 +38,9 @@ class AddPeriods:
             self._begun_ms.popleft()
 
     def quiet_before(self, now_ms: int) -> int:
-        """Return the number of the newest period that is at least as old as the wait.
+        """Return the number of the newest period that began at least `wait_ms` ago.
 
-        A ledger whose last add was in an earlier period got no add for at least this time.
+        A ledger whose last add was in an earlier period has got no add for at least this time.
         """
         young = sum(now_ms - begun_ms < self._wait_ms for begun_ms in self._begun_ms)
         return max(0, self.current - young)
@@ -48,8 +49,8 @@ class AddPeriods:
 def may_begin(state: HeldLedger, health: Health, *, quiet_before: int, durable_ticket: int) -> bool:
     """Return whether the bookie may begin to release a ledger, if the metadata allows it.
 
-    The bookie must hold entries, and all of them must be durable. The bookie must also be allowed
-    to deny that other entries exist.
+    The bookie must hold entries of the ledger, and all these entries must be durable. The bookie
+    must also be allowed to deny that other entries of the ledger exist.
     """
     return (
         state.last_accepted_id >= 0

@@ -1,8 +1,8 @@
 """Fetches from other bookies the entries that a bookie in doubt must hold, and ends the doubt.
 
 `LedgerRepair` repairs one ledger. First, it loads the record of the ledger. Then it fetches the
-entries that the bookie must hold but does not have. Finally, it loads the record again. If the
-record has not changed, it clears the ledger. It clears only a closed ledger, or an open ledger
+entries that the bookie must hold but does not have. Finally, it loads the record again, and clears
+the ledger if the record has not changed. It clears only a closed ledger, or an open ledger
 whose last fragment does not name the bookie. A ledger in recovery stays in limbo even if no
 fragment names the bookie, because the write that closes the ledger may name the bookie for entries
 that the bookie has lost.
@@ -34,17 +34,18 @@ from ledgerlog_spark.model import (
 )
 
 RECORD_CHANGES_MAX = 8
-"""Maximum number of changes of the record during a repair before the repair is postponed."""
+"""Maximum number of changes of the record during a repair. After more changes, the repair ends, and
+must be tried again."""
 STRETCH_ENTRIES_MAX = 4_096
 """Number of entries that a repair verifies before it fetches the missing entries among them."""
 FETCH_AHEAD_MAX = 256
-"""Number of entries that may be read from another bookie together."""
+"""Maximum number of entries that may be read together from another bookie."""
 MISSING_MAX = 1_000
 """Maximum number of ids of missing entries that a repair reports."""
 
 
 class RepairOutcome(Enum):
-    """How a repair of one ledger ends."""
+    """The result of a repair of one ledger."""
 
     CLEARED = "cleared"
     DELETED = "the ledger does not exist"
@@ -55,25 +56,25 @@ class RepairOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LoadRecord:
-    """Load the record of the ledger, with all changes before this call: `RecordLoaded`."""
+    """Load the ledger's record, with all changes before this call. `RecordLoaded` is the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyHeld:
-    """Read which of these entries the bookie holds, with valid digests: `HeldVerified`."""
+    """Find the entries that the bookie holds with valid digests. `HeldVerified` is the answer."""
 
     entry_ids: Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchEntry:
-    """Read an entry from another bookie, and check its digest: `EntryFetched`.
+    """Read an entry from another bookie, and check its digest. `EntryFetched` is the answer.
 
     Attributes:
-        bookie_id: The other bookie.
-        entry_id: The entry.
+        bookie_id: Id of the other bookie.
+        entry_id: Id of the entry.
         count: Number of consecutive missing entries from `entry_id` on, at most `FETCH_AHEAD_MAX`.
-            They will be fetched next, perhaps from the same bookie.
+            These entries will be fetched next, perhaps from the same bookie.
     """
 
     bookie_id: str
@@ -83,14 +84,14 @@ class FetchEntry:
 
 @dataclass(frozen=True, slots=True)
 class ReadPeerLac:
-    """Read the LAC of another bookie: `PeerLacRead`."""
+    """Read the LAC of another bookie. `PeerLacRead` is the answer."""
 
     bookie_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class StoreEntry:
-    """Store a fetched entry as a recovery add: `EntryStored`."""
+    """Store a fetched entry as a recovery add. `EntryStored` is the answer."""
 
     entry_id: int
     stored: bytes
@@ -98,10 +99,10 @@ class StoreEntry:
 
 @dataclass(frozen=True, slots=True)
 class ClearLedger:
-    """Write a control record with the cleared epoch and the LAC, and sync it: `LedgerCleared`.
+    """Write a control record with the cleared epoch and the LAC, and sync it.
 
-    The sync covers the entries that were stored before. The check epoch of the ledger stays as it
-    is, so the next regular add still reads the record.
+    `LedgerCleared` is the answer. The sync covers the entries that were stored before. The check
+    epoch of the ledger does not change, so the next regular add still reads the record.
     """
 
     epoch: int
@@ -113,7 +114,7 @@ class RepairEnded:
     """The repair has ended.
 
     Attributes:
-        outcome: How it ended.
+        outcome: The result of the repair.
         missing: Ids of entries that no other bookie returned, at most `MISSING_MAX`.
         missing_count: Number of these entries.
         record: The record that the ledger had at the end; None if it was not read.
@@ -134,7 +135,7 @@ RepairEffect = (
 
 @dataclass(frozen=True, slots=True)
 class RecordLoaded:
-    """The record; None if it does not exist, or if `is_read` is false."""
+    """The ledger's record. It is None if the record does not exist, or if `is_read` is false."""
 
     is_read: bool
     record: Versioned[LedgerMetadata] | None = None
@@ -142,7 +143,7 @@ class RecordLoaded:
 
 @dataclass(frozen=True, slots=True)
 class HeldVerified:
-    """The requested entries that the bookie holds."""
+    """The answer to a `VerifyHeld`, with the ids of the entries that the bookie holds."""
 
     entry_ids: frozenset[int]
 
@@ -165,21 +166,21 @@ class PeerLacRead:
 
 @dataclass(frozen=True, slots=True)
 class EntryStored:
-    """The entry is stored, or could not be stored."""
+    """The answer to a `StoreEntry`. It reports whether the entry is stored."""
 
     is_stored: bool
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerCleared:
-    """The cleared epoch is durable."""
+    """The answer to a `ClearLedger` when the cleared epoch is durable."""
 
 
 RepairEvent = RecordLoaded | HeldVerified | EntryFetched | PeerLacRead | EntryStored | LedgerCleared
 
 
 def owed_of(fragment: Fragment, end: int, quorum: Quorum, bookie_id: str) -> Iterator[int]:
-    """Yield the entries of a fragment before `end` that the bookie must hold, ascending."""
+    """Yield the ids before `end` of a fragment's entries that the bookie must hold, ascending."""
     if bookie_id not in fragment.ensemble:
         return iter(())
     index, size = fragment.ensemble.index(bookie_id), quorum.ensemble_size
@@ -188,7 +189,7 @@ def owed_of(fragment: Fragment, end: int, quorum: Quorum, bookie_id: str) -> Ite
 
 
 def ends_of(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
-    """Return the fragments whose entries are known, each with the entry after its last entry."""
+    """Return the fragments whose entries are known, each with the id after its last entry id."""
     fragments = metadata.fragments
     ends = [(one, following.first_entry_id) for one, following in pairwise(fragments)]
     if metadata.is_closed:
@@ -222,7 +223,7 @@ def should_recover(ended: RepairEnded, quiet_ms: int, limits: RecoveryLimits) ->
     Args:
         ended: The end of the ledger's last repair.
         quiet_ms: Time without a change of the record, and without an add of the ledger.
-        limits: The limits.
+        limits: The times after which the bookie recovers a ledger.
     """
     if ended.outcome is not RepairOutcome.WAITING or ended.record is None:
         return False
@@ -247,10 +248,10 @@ class LedgerRepair:
     """The repair of one ledger. One effect is under way at a time."""
 
     def __init__(self, bookie_id: str, doubt: Doubt, *, has_state: bool) -> None:
-        """A repair that begins now.
+        """Create a repair that begins now.
 
         Args:
-            bookie_id: This bookie.
+            bookie_id: Id of this bookie.
             doubt: The doubt about the directory, which is durable.
             has_state: Whether the bookie has a state of the ledger.
         """
@@ -259,7 +260,7 @@ class LedgerRepair:
         self._has_state = has_state
         self._record: Versioned[LedgerMetadata] | None = None
         self._unverified: Iterator[int] = iter(())  # ids of the entries to verify
-        self._owed: deque[int] = deque()  # the entries of the current stretch that are missing
+        self._owed: deque[int] = deque()  # ids of the missing entries of the current stretch
         self._missing: list[int] = []
         self._missing_count = 0
         self._is_incomplete = False
@@ -379,7 +380,7 @@ class LedgerRepair:
         return self._fetch_from_next()
 
     def _conclude(self, metadata: LedgerMetadata) -> list[RepairEffect]:
-        """End the repair. The record is the same as at the first read."""
+        """End the repair. The record has not changed since the repair first read it."""
         last = metadata.last_fragment
         is_open_without_me = metadata.state is LedgerState.OPEN and not self._is_in(last)
         missing = tuple(self._missing), self._missing_count, self._record
@@ -404,7 +405,7 @@ class ListLedgers:
 
 @dataclass(frozen=True, slots=True)
 class RepairLedger:
-    """Repair this ledger with a `LedgerRepair` of the pass's doubt."""
+    """Repair this ledger with a `LedgerRepair` that gets the doubt of the pass."""
 
     ledger_id: int
 
@@ -413,7 +414,8 @@ class RepairLedger:
 class KeepInLimbo:
     """Write the state of this ledger, and sync it. The ledger stays in limbo.
 
-    It is written even if the bookie has a state, because the records of the state may be lost.
+    The state is written even if the bookie already has a state of the ledger, because the records
+    of this state may be lost.
     """
 
     ledger_id: int
@@ -421,14 +423,14 @@ class KeepInLimbo:
 
 @dataclass(frozen=True, slots=True)
 class EndDoubt:
-    """Write the result of `Doubt.ended` with this epoch."""
+    """Store the result of `Doubt.ended` for this epoch."""
 
     epoch: int
 
 
 @dataclass(frozen=True, slots=True)
 class PassEnded:
-    """The pass has ended. A pass that is not whole must be repeated."""
+    """The pass has ended. If `is_whole` is false, the pass must be repeated."""
 
     is_whole: bool
 
@@ -437,12 +439,12 @@ PassEffect = ListLedgers | RepairLedger | KeepInLimbo | EndDoubt | PassEnded
 
 
 class RepairPass:
-    """The repair of all ledgers in one epoch. Its owner answers each effect with one call."""
+    """The repair of all ledgers in one epoch. Its owner answers each effect with a method call."""
 
     def __init__(self, doubt: Doubt) -> None:
-        """A pass that begins now. The doubt is durable."""
+        """Create a pass that begins now. The doubt must be durable."""
         self._epoch = doubt.epoch
-        self._left = array("q")  # ids of the ledgers that are not handled yet, descending
+        self._left = array("q")  # ids of the ledgers still to be repaired, in descending order
 
     def begin(self) -> PassEffect:
         """Return the first effect, which `listed` answers."""
@@ -450,11 +452,11 @@ class RepairPass:
 
     @property
     def left_count(self) -> int:
-        """Number of ledgers that are not handled yet, without the current ledger."""
+        """Number of ledgers still to be repaired, without the current ledger."""
         return len(self._left)
 
     def listed(self, ledger_ids: Iterable[int], *, is_whole: bool) -> PassEffect:
-        """Begin with the first ledger. The listing must name every ledger that exists."""
+        """Begin with the first ledger. If the list may lack ledgers that exist, end the pass."""
         if not is_whole:
             return PassEnded(is_whole=False)
         self._left = array("q", ledger_ids)

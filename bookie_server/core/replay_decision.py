@@ -20,7 +20,7 @@ class Gap:
     offset: int
     sequence: int  # expected sequence of the first record in the gap
     record: JournalRecord | None = None  # the header of the record, if only the body is damaged
-    is_blank: bool = False  # zeros, or the start of a record of an earlier file in the slot
+    is_blank: bool = False  # whether the gap has only zeros, or an earlier file's record start
 
 
 @dataclass(slots=True)
@@ -40,20 +40,20 @@ class FileScan:
 
 @dataclass(slots=True)
 class FileVerdict:
-    """The decision on the records of one file."""
+    """The result of `judge` for the records of one file."""
 
     kept: list[JournalRecord]  # synced records, except finish and watermark records
     unreadable: list[JournalRecord]  # synced records with a damaged body, which cannot be read
     rewritten: list[JournalRecord]  # valid records without proof of a sync; copied to a new file
-    was_cut: bool  # bytes that may have been a record are discarded
-    has_damage: bool  # a synced record is lost, and its ledger is unknown
+    was_cut: bool  # whether bytes that may have been a record are discarded
+    has_damage: bool  # whether a synced record of an unknown ledger is lost
     last_sequence: int  # sequence of the last valid record, 0 when there is none
     next_sequence: int  # the sequence after all kept, unreadable and rewritten records
     data_end: int  # first byte after the last valid record
     write_from: int  # first byte without valid data
 
     def leave_out(self, is_obsolete: Callable[[JournalRecord], bool]) -> None:
-        """Leave out the synced records that must have no effect. Their bytes stay in the file."""
+        """Remove obsolete synced records from the verdict. Their bytes stay in the file."""
         self.kept = [record for record in self.kept if not is_obsolete(record)]
         self.unreadable = [record for record in self.unreadable if not is_obsolete(record)]
 
@@ -64,7 +64,7 @@ def synced_upto(scans: list[FileScan], durable_upto: int) -> int:
 
 
 def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
-    """Return the largest sequence in any file, including the sequences of cut tails."""
+    """Return the largest sequence in any file, including discarded records at the ends of files."""
     seen = (r.sequence for scan in scans for r in scan.records)
     expected = (scan.next_sequence - 1 for scan in scans)
     return max(durable_upto, 0, *seen, *expected)
@@ -73,7 +73,10 @@ def largest_sequence(scans: list[FileScan], durable_upto: int) -> int:
 def judge(
     scan: FileScan, synced: int, *, previous: FileScan | None, following: FileScan | None
 ) -> FileVerdict:
-    """Decide on one file. The first file has no `previous`, and the last has no `following`."""
+    """Decide what happens to the records of one file.
+
+    For the first file, `previous` is None. For the last file, `following` is None.
+    """
     was_reached = bool(scan.records) or previous is None or previous.is_finished
     counted = [r for r in scan.records if r.kind is not JournalRecordKind.FINISH]
     kept = [r for r in counted if r.sequence <= synced]

@@ -25,8 +25,8 @@ OnAdd = Callable[[Code], None]
 OnRead = Callable[[Code, bytes | None], None]
 OnReadBatch = Callable[[Code, Sequence[bytes]], None]
 OnReadSome = Callable[[Code, Sequence[int], Sequence[bytes]], None]
-"""Gets a code, and the ids of entries with this code. If the code is OK, it also gets the entries,
-in the same order."""
+"""A function that gets a code, and the ids of entries with this code. If the code is OK, it also
+gets the entries, in the same order."""
 OnLac = Callable[[Code, int], None]
 
 ID_MAX = (1 << 63) - 1
@@ -36,7 +36,7 @@ _entry_head = Struct(">qqq")  # ledger id, entry id, last add confirmed
 
 @dataclass(slots=True)
 class StoredAdd:
-    """The request to store a run of entries of one ledger: all entries or none."""
+    """The request to store a run of entries of one ledger. All entries are stored, or none."""
 
     ledger_id: int
     entry_ids: EntryIds  # ascending; a `range` if the ids are evenly spaced
@@ -60,11 +60,14 @@ class StoredRead:
 
 @dataclass(slots=True)
 class StoredReads:
-    """The plain reads of single entries of one ledger that arrived together."""
+    """Reads of single entries of one ledger that arrived together.
+
+    None of these reads sets a fence or belongs to a recovery.
+    """
 
     ledger_id: int
     entry_ids: Sequence[int]  # ids of at least 0, in any order
-    size_bytes_max: int = 1 << 62  # after entries of this size, no further entry is read
+    size_bytes_max: int = 1 << 62  # after this number of bytes, no further entry is read
     peer: object = None
 
 
@@ -112,7 +115,7 @@ class EntryStorage(Protocol):
         """Read one stored entry. If the request has a key, fence the ledger first."""
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read the first entries of a request, and return the number of these entries.
+        """Read the requested entries from the first on, up to a limit, and return their number.
 
         Each call of `on_some` answers some of these entries, and each entry is answered once. The
         caller reads the remaining entries with another call.

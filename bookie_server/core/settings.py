@@ -34,12 +34,12 @@ RECENT_BYTES_MAX = 16 * MEBIBYTE
 class ModeSettings:
     """Settings of the write mode. `config.py` has the same defaults, and explains them."""
 
-    write_mode: BookieWriteMode = BookieWriteMode.DIRECT  # where acknowledged entries are
+    write_mode: BookieWriteMode = BookieWriteMode.DIRECT  # where an acknowledged entry must be
     journal_directory: str = ""  # absolute path; "" unless the write mode is `journal`
     journal_sync_data: bool = True  # whether adds wait for the sync of the journal
     journal_files: int = 3  # number of journal files, each as large as an entry-log file
     checkpoint_bytes: int = 128 * MEBIBYTE  # unsynced bytes after which a checkpoint begins
-    checkpoint_interval_ms: int = 10_000  # maximum time until the entry log is synced
+    checkpoint_interval_ms: int = 10_000  # time after which written entry-log files are synced
     group_wait_ms: int = 0  # time that a group which is not full waits for more records
 
     def __post_init__(self) -> None:
@@ -52,9 +52,9 @@ class ModeSettings:
 class StorageSettings:
     """Settings of the storage. Defaults of settings that operators change are in `config.py`."""
 
-    file_size_bytes: int  # size of each entry-log file, allocated ahead
+    file_size_bytes: int  # size of each entry-log file, which is allocated before its use
     in_flight_bytes_max: int  # maximum size of all adds without an answer; further adds get BUSY
-    free_bytes_min: int  # with less free space, the bookie allocates no file and is read-only
+    free_bytes_min: int  # minimum free space; with less, the bookie allocates no file
     open_files_max: int  # maximum number of open files; unused files are closed first
     pieces_max: int = 100_000  # maximum number of pieces (core/pieces.py) in the index of a file
     lists_bytes_max: int = 64 * MEBIBYTE  # maximum memory for the ids and lengths of a file's adds
@@ -63,21 +63,21 @@ class StorageSettings:
     recent_bytes_max: int = (
         RECENT_BYTES_MAX  # maximum memory for the newest records, to serve reads
     )
-    idle_watermark_ms: int = 50  # idle time before a watermark record
+    idle_watermark_ms: int = 50  # time without records after which a watermark is written
     metadata_check_ms: int = 5_000  # maximum time that an add waits for the metadata check
     allocation_retry_ms: int = 5_000  # pause between two attempts to allocate on a full disk
     pool_files_max: int = 4  # maximum number of freed files that are kept for reuse
-    # A new ledger-state file is begun only after more than this number of bytes was appended to it.
+    # Number of bytes that must be appended to a ledger-state file before a new file is begun.
     state_deltas_bytes_min: int = 16 * KIBIBYTE
     tombstone_keep_s: int = 7 * 24 * 3_600  # minimum time for which a tombstone is kept
     release_wait_ms: int = 24 * 3_600_000  # time without adds before a release; 0: never
-    mode_settings: ModeSettings = ModeSettings()  # where adds must be before they are answered
-    compaction_minor_percent: int = 20  # files with a smaller live part are compacted; 0: never
+    mode_settings: ModeSettings = ModeSettings()  # the settings of the write mode
+    compaction_minor_percent: int = 20  # threshold of minor compactions; 0: never
     compaction_major_percent: int = 80  # threshold of major compactions; 0: never
     compaction_minor_interval_ms: int = 3_600_000  # time between two minor compactions; 0: never
     compaction_major_interval_ms: int = 24 * 3_600_000  # time between major compactions; 0: never
-    compaction_bytes_per_s: int = 32 * MEBIBYTE  # bytes read and written; 0: no limit
-    scrub_bytes_per_s: int = 8 * MEBIBYTE  # bytes that the scrub reads; 0: no limit
+    compaction_bytes_per_s: int = 32 * MEBIBYTE  # maximum bytes read and written; 0: no limit
+    scrub_bytes_per_s: int = 8 * MEBIBYTE  # maximum bytes that the scrub reads; 0: no limit
     scrub_interval_ms: int = 7 * 24 * 3_600_000  # time between the beginnings of scrubs; 0: never
     disk: DiskSettings = NO_THRESHOLDS  # disk usage at which regular adds are refused
 

@@ -66,8 +66,8 @@ class AddPath:
     def add_together(self, request: StoredAdd, on_done: OnAdd) -> bool:
         """Store a run of entries, each of which was sent as one add, and return True.
 
-        Return False, and do nothing, unless each of these adds would be stored now without a wait.
-        So an add that is refused, deferred, or compared with stored entries gets its own answer.
+        If the bookie must refuse one of these adds, defer it, or compare it with stored entries, do
+        nothing and return False. The caller then calls `add` for each of these adds.
         """
         lac = inspect_add(request)
         state = self._states.get(request.ledger_id)
@@ -89,7 +89,10 @@ class AddPath:
     def _admit(
         self, request: StoredAdd, lac: int, on_done: OnAdd, *, is_compared: bool = False
     ) -> None:
-        """Decide on an add. After each wait, decide again, because a fence may have been set."""
+        """Store, refuse or defer an add.
+
+        After each wait, this method is called again, because a fence may have been set meanwhile.
+        """
         health = self._health
         state = self._states.get(request.ledger_id)
         size = len(request.body)
@@ -160,15 +163,15 @@ class AddPath:
             self._health.in_flight_bytes -= len(request.body)
             is_unreadable = request.is_recovery and not isinstance(error, TooManyFilesError)
             if isinstance(error, CorruptRecordError) or is_unreadable:
-                # The stored copy is damaged, or a repair finds that the device cannot read it. The
-                # new copy replaces it.
+                # The stored copy is damaged, or a repair finds that the device cannot read the
+                # stored copy. In both cases, the new copy replaces the stored copy.
                 self._admit(request, lac, on_done, is_compared=True)
             else:
                 self._report(request, error)
                 on_done(code_of_failure(error))
             return
         self._health.in_flight_bytes -= len(request.body)
-        # While the ledger is being released, a run is stored again, which ends the release.
+        # While the ledger is being released, store even a repeated run, to end the release.
         if is_repeated and state.drop_ticket <= covered and not state.is_releasing:
             state.added_in = self._health.add_period
             self._answer_repeated(request, lac, on_done)
@@ -193,7 +196,10 @@ class AddPath:
     # Metadata checks, which are needed after a possible loss of state.
 
     def _check_first(self, request: StoredAdd, lac: int, on_done: OnAdd) -> None:
-        """Start or join a metadata check. The add is already counted in `in_flight_bytes`."""
+        """Start a check of the ledger's metadata, or wait for the check that is running.
+
+        The caller has already counted the add in `in_flight_bytes`.
+        """
 
         def decided(standing: Standing) -> None:
             self._health.in_flight_bytes -= len(request.body)
@@ -215,8 +221,8 @@ class AddPath:
 
     async def _check(self, ledger_id: int, master_key: bytes) -> None:
         while True:
-            # The answer covers the losses up to now. After a later loss, the metadata is read
-            # again.
+            # The answer of the metadata store covers the losses up to now. If a loss happens during
+            # the check, the metadata is read again.
             before, epoch = self._health.doubt, self._health.check_epoch
             checked = await check_in_time(self._shared, ledger_id)
             standing = Standing.UNKNOWN if self._health.has_failed else checked.standing

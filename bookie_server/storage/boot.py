@@ -1,13 +1,14 @@
 """Reads and repairs the files of a directory when the bookie starts.
 
-If records of a replayed file are proved to be synced, they stay in place. The boot finishes the
-file after these records: it writes the index of the file there. Other valid records are copied to a
-new file and synced, because they may be only in the page cache. First, the boot commits a MANIFEST
-that marks the files with lost records, so a second crash cannot hide the loss. Then it syncs the
-copies and finishes the replayed files. At the end, one MANIFEST commits everything.
+If records of a replayed file are proved to be synced, they stay in place, and the boot writes the
+index of the file after them. The file is then finished. Other valid records are copied to a new
+file and synced, because they may be only in the page cache. First, the boot commits a MANIFEST that
+marks the files with lost records, so a second crash cannot hide the loss. Then it syncs the copies
+and finishes the replayed files. At the end, one MANIFEST commits everything.
 
-If records of unknown ledgers may be lost, the boot raises the doubt of the directory (ADR 39). The
-first MANIFEST of the boot has the new epoch. So a crash of the boot does not hide the loss.
+If records of unknown ledgers may be lost, the boot begins a new epoch of doubt for the directory
+(ADR 39). The first MANIFEST of the boot has this epoch, so a crash of the boot does not hide the
+loss.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Boot:
     # because any entry may have been in them.
     missing: list[FileEntry] = field(default_factory=list)
     freed: list[str] = field(default_factory=list)  # slots of replayed files without data
-    was_unclean: bool = False  # the last process did not stop cleanly
+    was_unclean: bool = False  # whether the last process did not stop cleanly
     active: OpenFile | None = None
     spare: OpenFile | None = None
     journals: Journals = field(init=False)
@@ -87,7 +88,7 @@ class Boot:
         if self.shared.found.loss:
             self.losses.append(self.shared.found.loss)
         self.shared.health.highest_dropped_ledger_id = manifest.highest_dropped_ledger_id
-        # A start that is refused here has changed nothing.
+        # If one of these functions refuses the start, nothing has been changed yet.
         require_own_directory(self.shared)
         await require_journals(self.shared, self.journals)
         taken = await take_over(self.shared, self.journals)
@@ -136,10 +137,10 @@ class Boot:
             file.entry = self._lost(file.entry, "has lost records")
 
     def _lost(self, entry: FileEntry, how: str) -> FileEntry:
-        """Return the entry in the MANIFEST for a file that lost records of unknown ledgers.
+        """Mark a file that lost records of unknown ledgers, and return its entry for the MANIFEST.
 
-        If a MANIFEST with an epoch marks the file, the doubt already covers the loss. A MANIFEST of
-        an older release has marks of files, but no epoch.
+        If a MANIFEST with an epoch of doubt already marks the file, this epoch covers the loss. A
+        MANIFEST of an older release may mark files, but has no epoch.
         """
         self.shared.health.damaged_files.add(entry.file_id)
         if not entry.has_damage or not self.shared.store.current.doubt.epoch:
@@ -147,7 +148,7 @@ class Boot:
         return replace(entry, has_damage=True)
 
     async def _check_header(self, handle: File, entry: FileEntry) -> None:
-        """Count a damaged header. The boot does not need it: the MANIFEST has the identity."""
+        """Count a damaged header. The boot reads the file's identity from the MANIFEST instead."""
         if not await is_intact(handle, entry):
             self.shared.counters.boot_damaged_headers += 1
 
@@ -164,8 +165,8 @@ class Boot:
             try:
                 await self._look_for_last_entries(file)
             except CorruptRecordError:
-                # Until now, only the head of the index was read, and it is intact. So this rebuild
-                # may be the first step that raises the doubt.
+                # Until now, only the head of this index was read, which is intact. So this rebuild
+                # may be the first step that finds lost records.
                 await self._rebuild(file)
                 await self._look_for_last_entries(file)
         assert self.active is not None
@@ -194,7 +195,11 @@ class Boot:
         return replayed
 
     async def _judge(self, replayed: list[Replayed]) -> int:
-        """Decide on the records of all files, and immediately commit marks of files with losses."""
+        """Decide what happens to the records of all files.
+
+        If files have lost records, the marks of these files are committed immediately. Return the
+        largest sequence that is proved to be synced.
+        """
         scans = [file.scan for file in replayed]
         manifest = self.shared.store.current
         synced = synced_upto(scans, max(manifest.durable_upto, self.proved_upto))
@@ -220,7 +225,7 @@ class Boot:
         return synced
 
     async def _commit_losses(self, entries: Iterable[FileEntry]) -> None:
-        """Commit the possible loss, before the boot changes a file that shows the loss."""
+        """Commit the possible losses, before the boot changes the files that show the losses."""
         health, manifest = self.shared.health, self.shared.store.current
         health.check_epoch += 1
         if self.losses:
@@ -270,7 +275,8 @@ class Boot:
         try:
             self.active = await self._prepare(is_last_resort=True, needed_bytes=needed_bytes)
         except DiskFullError:
-            # Without this room, the bookie serves, but accepts neither fences nor deletions.
+            # If there is no room for these records, the bookie starts, but accepts neither fences
+            # nor deletions.
             self.active = await self._prepare(is_last_resort=True)
 
     async def _prepare(
@@ -372,7 +378,7 @@ class Boot:
 
 
 def _was_never_reached(file: Replayed) -> bool:
-    """Return whether a file never had a record: no record was found, and no record can be lost."""
+    """Return whether no record was found in a file, and the file cannot have lost a record."""
     verdict = file.verdict
     is_doubtful = verdict.has_damage or verdict.was_cut or verdict.unreadable
     return file.handle is not None and not file.scan.records and not is_doubtful

@@ -1,9 +1,9 @@
-"""Measures the disk usage, and refuses regular adds while it is too high.
+"""Measures the disk usage, and refuses regular adds while the usage is too high.
 
 The device is measured when the bookie starts, at an interval, and after each new file. Freed files
-that are kept for reuse count as free, and so does the room that compaction has borrowed. Fences,
-recovery adds and reads are not refused. They use the files that are already allocated, and further
-files as long as `free_bytes_min` stays free.
+that are kept for reuse count as free space. The room that compaction has borrowed counts as free
+too. Fences, recovery adds and reads are not refused. They use the files that are already allocated,
+and further files as long as `free_bytes_min` stays free.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from bookie_server.storage.wake_ups import resolve
 
 
 class DiskWatch:
-    """The last measurement of a directory's device, and its level.
+    """The last measurement of a directory's device, and the level of the device.
 
     `on_level` is called after a change of the level, `on_failed` after a failed measurement.
     """
@@ -39,13 +39,13 @@ class DiskWatch:
         self._is_measuring = False
         self._is_due = False
         self._idle: Future[None] | None = None
-        # Called after each measurement of a full device.
+        # This function is called after each measurement that finds a full device.
         self.on_full: Callable[[], None] = lambda: None
         self.space = DiskSpace()
         self.level = DiskLevel.NORMAL
 
     def start(self) -> None:
-        """Start the measurements at an interval. The caller has made the first measurement."""
+        """Start to measure at an interval. The caller has already made the first measurement."""
         self._shared.tasks.spawn("disk watch", self._tick())
 
     async def _tick(self) -> None:
@@ -74,7 +74,7 @@ class DiskWatch:
                 resolve(self._idle, None)
 
     async def measure(self) -> None:
-        """Measure the device and apply its level.
+        """Measure the device, and set `space` and `level`.
 
         Raises:
             StorageError: The file system does not answer.

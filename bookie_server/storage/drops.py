@@ -1,7 +1,7 @@
 """Writes, applies and forgets the tombstones of deleted ledgers.
 
-A tombstone deletes the entries with a smaller origin sequence. The ledger is fenced with the
-tombstone, and keeps its key. After the tombstone, only recovery adds can store new entries, and
+A tombstone deletes the entries with a smaller origin sequence. It also fences the ledger, which
+keeps its key. After the tombstone, only recovery adds can store new entries, and
 deleted entries cannot be read again (FORMATS.md#dropped-ledgers).
 """
 
@@ -72,7 +72,7 @@ class Drops:
         state.last_ticket = state.drop_ticket = self._journal.submit(record)
 
     def on_durable(self, record: JournalRecord) -> None:
-        """Apply a durable tombstone: delete the entries before the tombstone in the journal."""
+        """Apply a durable tombstone: delete the ledger's entries before it in the journal."""
         state = self._shared.states[record.ledger_id]
         state.bury(record.origin_sequence, record.value, is_release=record.is_release)
         self._shared.states.changed.add(record.ledger_id)
@@ -87,7 +87,7 @@ class Drops:
             self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget old tombstones that no record needs any more. Return how many were forgotten.
+        """Forget deleted ledgers whose old tombstones are no longer needed. Return their number.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
         """
@@ -119,7 +119,7 @@ class Drops:
         )
 
     def _forget_now(self, ledger_ids: Sequence[int], looked_at: set[int]) -> int:
-        """Forget the ledgers in `ledger_ids` that may still be forgotten, and count these ledgers.
+        """Forget the ledgers in `ledger_ids` that may still be forgotten. Return their number.
 
         `looked_at` contains the ids of finished files that have no records of these ledgers.
         """
@@ -151,7 +151,7 @@ class Drops:
         return len(self._leaving)
 
     def note_commit(self) -> None:
-        """Report that a commit has ended. States that it did not write are still in `changed`."""
+        """Note that a commit has ended. States that it did not write are still in `changed`."""
         self._leaving &= self._shared.states.changed
 
     def is_leaving(self, ledger_id: int) -> bool:

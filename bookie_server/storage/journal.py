@@ -43,7 +43,7 @@ class JournalFiles(Protocol):
 
     @property
     def active(self) -> OpenFile:
-        """The file that the next group goes to."""
+        """The file to which the next group is written."""
 
     def must_roll(self, size: int, stretches: int) -> bool:
         """Return whether a record of `size` bytes must go to the next file.
@@ -77,12 +77,12 @@ class Journal:
         self._on_failed = on_failed
         self._queue: deque[JournalRecord] = deque()  # records without a group, in order of tickets
         self._queued_bytes = 0  # sum of the body sizes in `_queue`
-        self._under_way = 0  # groups that are written or synced, at most GROUPS_UNDER_WAY_MAX
-        self._stretches_under_way = 0  # stretches of consecutive ids in these groups
+        self._under_way = 0  # number of groups being written or synced, <= GROUPS_UNDER_WAY_MAX
+        self._stretches_under_way = 0  # number of stretches of consecutive ids in these groups
         self._waiting: list[Future[None]] = []  # futures of writers without a group to write
         self._is_waking = False  # whether a writer was woken and has not checked the queue yet
-        self._is_waiting_for_more = False  # the queued records may wait for more records
-        self._is_rolling = False  # True only while no group is being written
+        self._is_waiting_for_more = False  # whether the queued records wait for a fuller group
+        self._is_rolling = False  # whether `_roll` runs; no group is written meanwhile
         self._is_broken = False  # a group may be missing in the file, so no other group is written
         self._busy_until_ms = 0  # the time up to which `journal_busy_ms` is counted
         self._running = 0  # number of writers; when the last writer ends, `_ended` is set
@@ -96,9 +96,9 @@ class Journal:
         # a watermark in the files proves that all records before this sequence are synced
         self._watermark_sequence = sequences.durable_sequence = sequences.next_sequence - 1
         self.failure: StorageError | None = None  # the first error; no record is submitted after it
-        self.last_ticket = 0  # durable_ticket <= last_ticket
+        self.last_ticket = 0  # ticket of the newest record; durable_ticket <= last_ticket
         self.durable_ticket = 0  # the records of all tickets up to this ticket are synced
-        self._written_ticket = 0  # durable_ticket <= _written_ticket <= last_ticket
+        self._written_ticket = 0  # last written record's ticket; from durable_ticket to last_ticket
 
     def records_queued(self) -> int:
         """Return the number of accepted records that have no place in a file yet."""
@@ -151,7 +151,10 @@ class Journal:
         await self._ended
 
     def fail(self, error: StorageError) -> None:
-        """Stop all writing. Queued records and all waits for tickets fail."""
+        """Stop all writing.
+
+        Report the queued records as lost, and end all waits for tickets with IO_ERROR.
+        """
         if self.failure is not None:
             return
         self.failure = error
@@ -226,7 +229,7 @@ class Journal:
 
     @property
     def _is_due(self) -> bool:
-        """Whether a group is due. While a group is being written, the next group must be full."""
+        """Whether a group is due. While another group is being written, this group must be full."""
         if self._is_rolling or not self._queue:
             return False
         is_full = (
@@ -352,9 +355,9 @@ class Journal:
 def append_end_mark(file: OpenFile, buffers: list[Buffer]) -> int:
     """Append the end mark of a recycled file to `buffers`, and return the size of the mark.
 
-    For other files, and at the end of the file, return 0. The next group overwrites the mark.
-    Without the mark, a replay could not distinguish the bytes of the previous file in the slot from
-    a torn record.
+    If the file is not recycled or has no room for the mark, append nothing and return 0. The next
+    group overwrites the mark. Without the mark, a replay could not distinguish the bytes of the
+    previous file in the slot from a torn record.
     """
     if not file.is_recycled or file.end + ALIGNMENT > file.entry.size_bytes:
         return 0

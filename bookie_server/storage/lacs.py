@@ -31,7 +31,7 @@ class Lacs:
         self._watches: dict[int, dict[object, OnLacChange]] = {}
 
     def read(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer with the largest LAC, or IO_ERROR if a lost entry may have had a larger LAC."""
+        """Answer with the known LAC, or with IO_ERROR if a lost entry may have had a larger LAC."""
         if self._denials.must_compare(ledger_id):
             self._denials.compare(ledger_id, lambda: self._read(ledger_id, on_done))
         else:
@@ -47,7 +47,7 @@ class Lacs:
             on_done(Code.OK, state.lac)
 
     def write(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
-        """Store an explicit LAC. The LAC is durable before the answer. A smaller LAC has no effect.
+        """Store an explicit LAC, and answer when it is durable. A smaller LAC has no effect.
 
         Watches are called before the LAC is durable, because the writer has already confirmed the
         adds. Only the answer waits for the disk.
@@ -74,9 +74,9 @@ class Lacs:
         self._raise(state, lac)
 
     def announce(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Keep a confirmed LAC at least until the process ends.
+        """Remember a confirmed LAC at least until the process ends.
 
-        A LAC of an unknown ledger, or with a wrong key, is ignored.
+        If the ledger is unknown or the key is wrong, the LAC is ignored.
         """
         state = self._shared.states.get(ledger_id)
         if state is not None and state.master_key is not None and key_fits(state, master_key):

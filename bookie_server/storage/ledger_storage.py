@@ -1,8 +1,8 @@
 """The storage of one bookie: adds, reads, fences, deletions.
 
-All calls are made on one thread, and callbacks get the answers. A callback may run before the call
-returns. Indexes hold only durable entries, so an answer contains only durable entries. An answer
-that depends on queued records waits until these records are durable (`barrier_of`).
+All calls are made on one thread, and each answer is given to a callback. A callback may run before
+the call returns. Indexes list only durable entries, so an answer contains only durable entries. If
+an answer depends on queued records, it is given after these records are durable (`barrier_of`).
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ class LedgerStorage:
         self._states = shared.states
         self.counters = shared.counters
         self.was_unclean = boot.was_unclean
-        self.found_losses = tuple(boot.losses)  # reasons why this start raised the doubt
+        self.found_losses = tuple(boot.losses)  # reasons why this start began an epoch of doubt
         self.failure: StorageError | None = None  # the error that ended the storage
-        self._has_other_failure = False  # a part other than the journal has failed
-        # Called after a change of `is_writable` or `failure`.
+        self._has_other_failure = False  # whether a part other than the journal has failed
+        # This function is called after `is_writable` or `failure` has changed.
         self.on_state_change: Callable[[], None] = lambda: None
-        # Called after a change of the level in `disk`.
+        # This function is called after the level in `disk` has changed.
         self.on_disk_level: Callable[[], None] = lambda: None
         self._keeper = keeper = FileKeeper(shared, boot, self._fail, self._state_changed)
         self.disk = DiskWatch(shared, keeper.handover, self._disk_level_changed, self._fail)
@@ -109,7 +109,10 @@ class LedgerStorage:
 
     @classmethod
     async def open(cls, shared: Shared) -> LedgerStorage:
-        """Replay the directory and return its storage. The unclean marker is durable on return."""
+        """Replay the files of the directory, and return its storage.
+
+        When this method returns, the unclean marker is durable.
+        """
         await shared.files.lock()
         boot = Boot(shared)
         try:
@@ -128,13 +131,14 @@ class LedgerStorage:
             state.last_accepted_id = state.last_entry_id
         shared, run = self._shared, self._mode.run
         if run.journal:
-            # A MANIFEST lists the files before they exist, so that they are removed after a kill.
+            # A MANIFEST lists the journal before its files exist, so that the next start can remove
+            # the files if this process is killed.
             shared.journals = (*shared.journals, RunJournal(run.run_id, run.journal))
             shared.journals = shared.journals[-JOURNALS_MAX:]
         before, found = shared.store.current, shared.found
         shared.starts = max(before.starts, found.starts) + 1
         shared.changes = max(before.changes, found.changes) + 1
-        # From this commit on, the files of the last run are not needed.
+        # After this commit, the journal files of the last run are not needed.
         shared.run = run.while_synced()
         await self._keeper.commit(None)
         await shared.store.remove_strays()
@@ -151,8 +155,8 @@ class LedgerStorage:
             on_failed=self._fail,
         )
         if self._mode.ring is not None and run.is_synced:
-            # The records of this run are synced in the journal first. So the MANIFEST must name the
-            # run before its first record.
+            # The records of this run are synced in journal files before they are synced in
+            # entry-log files. So the MANIFEST must name the run before its first record is written.
             shared.run = run
             await self._keeper.commit(None)
         self._mode.start()
@@ -186,8 +190,8 @@ class LedgerStorage:
     def set_read_only(self, *, is_read_only: bool) -> None:
         """Refuse regular adds, or accept them again if there is room for them.
 
-        Adds that are accepted already are stored. Recovery adds and fences are not refused. The
-        call has no effect after the next start.
+        Adds that were accepted before the call are stored. Recovery adds and fences are not
+        refused. The setting is lost when the bookie starts again.
         """
         before, self._health.is_set_read_only = self._health.is_set_read_only, is_read_only
         if before != is_read_only:
@@ -216,9 +220,9 @@ class LedgerStorage:
         return self._states.keys()
 
     def check_adds_like(self, others: Iterable[LedgerStorage]) -> None:
-        """Check the first add of an unknown ledger if any directory in `others` would check it.
+        """From now on, check the first add of an unknown ledger if one of `others` would check it.
 
-        Such a directory may have lost the fence of the ledger, or may have forgotten it.
+        The other directory may have lost the fence of the ledger, or may have forgotten the ledger.
         """
         health = self._health
         for other in others:
@@ -258,7 +262,10 @@ class LedgerStorage:
 
     @property
     def journal_mark(self) -> JournalPlace | None:
-        """The place up to which the journal's records are in synced entry-log files, or None."""
+        """The place in the journal files before which all records are in synced entry-log files.
+
+        In write modes without journal files, it is None.
+        """
         return None if self._mode.ring is None else self._mode.ring.mark
 
     @property
@@ -272,7 +279,7 @@ class LedgerStorage:
         return self.counters.journal_records
 
     async def count_change(self) -> None:
-        """Raise the counter of the directory, so that earlier copies count as older.
+        """Increase the directory's counter of changes, so that earlier copies of it count as older.
 
         The new counter is in `identity` on return, unless the storage failed or the disk had no
         room for the MANIFEST. In the latter case, the next MANIFEST has the new counter.
@@ -289,9 +296,9 @@ class LedgerStorage:
     async def close(self) -> None:
         """Stop cleanly: answer accepted requests, then finish and sync all files.
 
-        After a failure of the storage, nothing is written, and the next start replays the files. If
-        only the journal has failed, the entry log is synced, so that the next start does not need
-        the journal.
+        If the storage has failed, write nothing: the next start replays the files. But if only the
+        journal has failed, sync the entry-log files, so that the next start does not need the
+        journal.
         """
         if self._health.is_closing:
             return
@@ -320,8 +327,8 @@ class LedgerStorage:
         """Sync the entry-log files, and commit a MANIFEST that does not need the journal.
 
         A record is acknowledged after its write to an entry-log file, so these files have all
-        acknowledged records. If the copy of a group failed, the group is in no entry-log file, and
-        its outcome stays unknown.
+        acknowledged records. If a group could not be copied to the journal, the group is in no
+        entry-log file, and the outcome of its requests stays unknown.
         """
         for file in self._keeper.opened:
             await file.handle.datasync()
@@ -334,20 +341,21 @@ class LedgerStorage:
         )
 
     async def _end_run(self, *, keep_open: bool) -> None:
-        """Commit a MANIFEST without the run: all its records are in synced entry-log files."""
+        """Commit a MANIFEST without the run, whose records are all in synced entry-log files."""
         self._shared.run = None
         self._shared.changes += 1
         await self._keeper.commit(None, keep_open=keep_open)
         await self._journals.remove_files(kept="")
         await self._shared.files.forget_number(number_name(self._shared))
 
-    # Reports of the journal.
+    # Methods by which the journal reports stored or lost records.
 
     def _on_stored(self, group: list[JournalRecord], is_synced: bool) -> None:
-        """Index and answer a group. If it is not synced, only its regular adds are answered now.
+        """Index the entries of a group, and answer its requests.
 
-        A recovery add is synced before its answer in every write mode, because the metadata may
-        then name this bookie for the entry, even if the bookie loses the entry afterwards.
+        If the group is not synced, only its regular adds are answered now. A recovery add is synced
+        before its answer in every write mode, because after the answer, the metadata may name this
+        bookie for the entry, even if the bookie then loses the entry.
         """
         counters, states, index = self.counters, self._states, self._keeper.active.index
         for record in group:

@@ -1,6 +1,6 @@
-"""Reads the files that the MANIFEST lists as open, and decides on their records.
+"""Reads the files that the MANIFEST lists as open, and decides which of their records are valid.
 
-The boot and the tools for files at rest use this module. It changes no file.
+The boot uses this module, and so do the tools for the files of stopped bookies. It changes no file.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ def judge_all(
             previous=scans[number - 1] if number else None,
             following=scans[number + 1] if number + 1 < len(scans) else None,
         )
-        # If the MANIFEST lists damage, an earlier start may have overwritten the damage with an
-        # index.
+        # If the MANIFEST marks the file, the file counts as damaged even if no damage was found,
+        # because an earlier start may have overwritten the damaged bytes with an index.
         was_damaged = file.handle is None or file.is_short or file.entry.has_damage
         file.verdict.has_damage |= was_damaged
         file.verdict.leave_out(

@@ -1,8 +1,8 @@
 """Releases ledgers: deletes their entries without a fence (FORMATS.md#released-ledgers).
 
 While a ledger is *releasing*, the bookie neither lists its entries nor denies that an entry exists.
-Each add ends the release. The state *releasing* is only in memory, because only this process could
-drop the ledger. So a release ends with the process.
+Each add to the ledger ends the release. The state *releasing* is only in memory, because only the
+process that began a release can delete the entries. So a release also ends when the process ends.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Releases:
         self._periods = AddPeriods(self._wait_ms, shared.clock.monotonic_ms())
 
     async def candidates(self) -> list[int]:
-        """Return the ids of the ledgers that got no add for `release_wait_ms`, ascending."""
+        """Return the ids of ledgers that got no add for `release_wait_ms`, in ascending order."""
         self._periods.advance(self._shared.clock.monotonic_ms())
         self._shared.health.add_period = self._periods.current
         quiet_before = self._quiet_before()
@@ -41,7 +41,7 @@ class Releases:
         return sorted(found)
 
     def _quiet_before(self) -> int:
-        """Return the first period that is too recent for a release. If the wait is 0, return 0."""
+        """Return the first period whose adds are too recent for a release; 0 if the wait is 0."""
         if not self._wait_ms:
             return 0
         return self._periods.quiet_before(self._shared.clock.monotonic_ms())
@@ -63,7 +63,7 @@ class Releases:
         return True
 
     def unhide(self, ledger_id: int) -> None:
-        """End the release of a ledger, and keep its entries. Otherwise, do nothing."""
+        """End the release of a ledger, and keep its entries. Without a release, do nothing."""
         state = self._shared.states.get(ledger_id)
         if state is not None:
             state.end_release()
@@ -85,7 +85,7 @@ class Releases:
             return
         # Change the state before any await, because the next records of the ledger follow the
         # tombstone in the journal. The ledger stays hidden until the tombstone is durable, because
-        # the files still list the entries.
+        # until then, the files still list the entries.
         state.is_releasing = False
         state.is_released = state.is_unverified = True
         state.last_accepted_id = -1

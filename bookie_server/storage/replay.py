@@ -34,7 +34,7 @@ WINDOW_SIZE = 1 << 20
 
 
 class Reads(Protocol):
-    """The part of a File that a window needs."""
+    """The method of `File` that a window needs."""
 
     async def read(self, offset: int, size: int, priority: Priority = ...) -> bytes:
         """Return `size` bytes from `offset`, or fewer bytes if the file ends earlier."""
@@ -65,7 +65,7 @@ class FileWindow:
 
 
 async def run_in_window(reading: Generator[Need, bytes, R], window: FileWindow) -> R:
-    """Run a reading of a file, which gets its bytes from a window of this file."""
+    """Run the generator `reading`, and give it the bytes of a file from a window of this file."""
     try:
         need = next(reading)
         while True:
@@ -101,7 +101,8 @@ class Headers:
             data = await self._window.get(at, WINDOW_SIZE)
             found = data.find(MAGIC)
             while found >= 0:
-                # A recycled slot is full of records of another file, which need no verification.
+                # A recycled slot may be full of records of its previous file. They are skipped
+                # without verification.
                 is_mine = data[found + 16 : found + 24] == mine
                 if is_mine and (at + found) % ALIGNMENT == 0:
                     record = await self.at(at + found)
@@ -197,9 +198,9 @@ def is_unused(sector: bytes, file_id: int) -> bool:
 
 
 def head_spans(record: JournalRecord) -> list[tuple[int, int]]:
-    """Return the byte ranges (start, end) of a body that hold the first and last entries' heads.
+    """Return the places (start, end) of the heads of the first and the last entry in a body.
 
-    A head has the ids and the LAC of an entry. The result is empty if the record is not a run.
+    A head has the ids and the LAC of an entry. If the record is not a run, return an empty list.
     """
     if record.kind is not JournalRecordKind.RUN:
         return []

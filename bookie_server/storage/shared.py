@@ -18,7 +18,8 @@ from bookie_server.storage.files.manifest import ManifestStore
 from bookie_server.storage.files.pool import FilePool
 
 OnFailure = Callable[[int, int, object, StorageError], None]
-"""Gets the ledger, first entry and peer of a request, and the error that ended the request."""
+"""A function that gets the ledger, first entry and peer of a request, and the error that ended the
+request."""
 
 
 @dataclass(slots=True)
@@ -101,14 +102,14 @@ class Shared:
         self.journals: tuple[RunJournal, ...] = ()  # the journals that the next MANIFEST lists
         self.starts = self.changes = 0  # counters for the next MANIFEST
         self.found = FoundOutside()  # set before the boot
-        # For ledgers without a state, the epoch up to which their metadata is newer than all
-        # losses. `Denials` limits their number.
+        # Epochs of doubt by ledger id, for ledgers without a state. The metadata of the ledger is
+        # newer than all losses up to this epoch. `Denials` limits the number of these ledgers.
         self.newer: OrderedDict[int, int] = OrderedDict()
         self.on_failed_read: OnFailure = lambda *_: None  # called for each failed read
-        # For each read of a damaged entry: the ledger, the entry, and the error.
+        # Called for each read of a damaged entry, with the ledger, the entry and the error.
         self.on_damaged_read: Callable[[int, int, CorruptRecordError], None] = lambda *_: None
-        # This is called for each add that ended with an error before the journal. The outcome of
-        # the add is unknown.
+        # Called for each add that ended with an error before it was passed to the journal. The
+        # outcome of the add is unknown.
         self.on_failed_add: OnFailure = lambda *_: None
         self.tasks = tasks
         self.clock = clock
@@ -121,7 +122,7 @@ class Shared:
 
     @property
     def is_moved(self) -> bool:
-        """Whether the last run used another path, so this directory may be a copy."""
+        """Whether the directory had another path in the last run, so it may be a copy."""
         return self.store.current.path not in ("", self.files.path)
 
     def state_of(self, ledger_id: int, master_key: bytes | None = None) -> HeldLedger:

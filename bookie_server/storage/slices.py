@@ -8,8 +8,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 UNITS_PER_TURN = 500
-"""Number of states, pieces or ledgers that are processed before other tasks may run. This takes 0.5
-to 2.5 ms."""
+"""Number of states, pieces or ledgers that are processed before other tasks may run. Processing
+them takes 0.5 to 2.5 ms."""
 
 
 def parts(items: Sequence[T]) -> Iterator[Sequence[T]]:

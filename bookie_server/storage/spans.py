@@ -7,7 +7,10 @@ from collections.abc import Iterable, Iterator
 
 
 class Spans:
-    """The first and last ids (inclusive) of stretches, ascending. Each stretch takes 16 bytes."""
+    """Stretches of consecutive entry ids, in ascending order.
+
+    The array contains the first and the last id of each stretch. A stretch takes 16 bytes.
+    """
 
     __slots__ = ("_ids",)
 

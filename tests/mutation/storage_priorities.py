@@ -99,7 +99,7 @@ MUTATIONS = [
     Mutation(
         "freed_file_ends_the_reading",
         READINGS,
-        "                        need = reading.throw(error)  # the entry is looked up again\n"
+        "                        need = reading.throw(error)  # searches for the entry again\n"
         "                        continue\n",
         "                        raise\n",
         "a read fails because compaction moved its entry",

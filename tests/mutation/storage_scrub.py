@@ -153,9 +153,9 @@ MUTATIONS = [
     Mutation(
         "scrub_ends_the_storage_without_room_for_its_position",
         f"{SCRUB}/kept_position.py",
-        '    """Store the position. A torn write counts as damage."""\n'
+        '    """Store the position. If only a part is written, the file counts as damaged."""\n'
         "    with contextlib.suppress(StorageError):\n",
-        '    """Store the position. A torn write counts as damage."""\n'
+        '    """Store the position. If only a part is written, the file counts as damaged."""\n'
         "    with contextlib.suppress(ZeroDivisionError):\n",
         "a bookie whose disk is full ends",
     ),

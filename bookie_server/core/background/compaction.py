@@ -1,8 +1,8 @@
 """Decides which files are compacted, and at which speed. The functions do no I/O.
 
 A file is compacted if its live entries are a small part of the entries that it stored. Its live
-entries are copied, and then the whole file is freed. The best file frees the most bytes for each
-copied byte.
+entries are copied, and then the whole file is freed. The file that frees the most bytes for each
+copied byte is compacted first.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from bookie_server.core.settings import StorageSettings
 T = TypeVar("T")
 
 ALL_PERCENT = 100
-"""With this threshold, each file with a dead entry is compacted."""
+"""Threshold of a compaction that compacts each file with a dead entry."""
 CREDIT_MS = 100
-"""Maximum time that compaction may catch up if it was slower than its rate."""
+"""If compaction was slower than its rate, it may then be faster to make up for at most this
+time."""
 MILLISECONDS = 1_000
 RETRY_PAUSE_MS = 600_000
 """Pause after which compaction tries an unreadable file again."""
@@ -43,7 +44,7 @@ class Candidate:
 
 
 def chosen(candidates: Iterable[Candidate], live_percent: int) -> list[Candidate]:
-    """Return the files whose live part is below `live_percent`, the best file first."""
+    """Return the files of which less than `live_percent` % is live, in the order of compaction."""
     found = [
         file
         for file in candidates
@@ -69,7 +70,7 @@ class Schedule:
     major_ms: int  # monotonic time of the last major compaction
 
     def due(self, now_ms: int) -> int:
-        """Return the threshold of the compaction that is due now, or 0. Record its beginning.
+        """If a compaction is due, record its start and return its threshold. Otherwise return 0.
 
         A major compaction also counts as a minor compaction.
         """
@@ -104,7 +105,7 @@ class Withdrawals:
         self._pauses[file_id] = now_ms + pause_ms, pause_ms
 
     def waiting(self, file_ids: Collection[int], now_ms: int) -> set[int]:
-        """Return the files that are still in their pause. Forget all files except `file_ids`."""
+        """Return the files whose pause has not ended. Forget files that are not in `file_ids`."""
         for file_id in self._pauses.keys() - file_ids:
             del self._pauses[file_id]
         return {file_id for file_id, (end_ms, _) in self._pauses.items() if now_ms < end_ms}
@@ -127,7 +128,10 @@ class Rate:
 
 
 def uncovered(piece: Piece[T], newer: Sequence[tuple[int, int]]) -> list[Piece[T]]:
-    """Return the parts of a piece without the ids of `newer`: ascending (first, last) ranges."""
+    """Return the parts of a piece that contain no id of `newer`.
+
+    `newer` contains ranges (first, last) in ascending order.
+    """
     found: list[Piece[T]] = []
     at = piece.first
     for first, last in newer:

@@ -1,8 +1,8 @@
 """Decides when a scrub begins and which file it reads next. The functions do no I/O.
 
 A scrub is a pass over the files that are finished when it begins, in ascending order of their ids.
-Files that are finished later belong to the next pass, so each pass ends. The file `SCRUB` keeps the
-position, so a pass continues after a restart (FORMATS.md#scrub).
+Files that are finished later belong to the next pass, so each pass ends. The file `SCRUB` stores
+the position of the pass, so a pass continues after a restart (FORMATS.md#scrub).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ScrubPosition:
     began_ms: int = 0  # beginning of the newest pass; 0 if no pass has begun
     ended_ms: int = 0  # end of the last whole pass; 0 if no pass has ended
     upto: int = 0  # largest file id in the newest pass
-    done: int = 0  # the pass has read its files up to this id
+    done: int = 0  # file id up to which the pass has read its files
 
     @property
     def is_open(self) -> bool:
@@ -45,11 +45,11 @@ class ScrubPosition:
         return replace(self, began_ms=now_ms, upto=max(file_ids, default=0), done=0)
 
     def left(self, file_ids: Collection[int]) -> set[int]:
-        """Return the files that the pass has not read."""
+        """Return the ids of the files that the pass has not read."""
         return {file_id for file_id in file_ids if self.done < file_id <= self.upto}
 
     def at(self, left: Collection[int]) -> ScrubPosition:
-        """Return the position while these files are left. All other files of the pass were read."""
+        """Return the position if the pass has read all its files except the files `left`."""
         return replace(self, done=min(left, default=self.upto + 1) - 1)
 
     def ended(self, now_ms: int) -> ScrubPosition:
@@ -59,7 +59,7 @@ class ScrubPosition:
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
         """Return whether a pass begins or continues now. If the interval is 0, return False.
 
-        If the clock was set back behind the beginning of the newest pass, a pass is due.
+        If the clock was set back to a time before the newest pass began, a pass is due.
         """
         if not interval_ms:
             return False

@@ -36,20 +36,20 @@ class Compactor:
         self.on_compacted: Callable[[Compacted], None] = lambda _compacted: None
 
     async def compact(self, live_percent: int = ALL_PERCENT) -> None:
-        """Compact the files whose live part is below `live_percent`, and wait for the end."""
+        """Compact the files of which less than `live_percent` % is live, and wait for the end."""
         done: Future[None] = self._shared.tasks.future()
         self._waiting.append(done)
         self.request(live_percent)
         await done
 
     def compact_when_due(self) -> None:
-        """Start the compaction that is due by its interval, if one is due."""
+        """If the interval of a compaction has passed, start this compaction."""
         live_percent = self._schedule.due(self._shared.clock.monotonic_ms())
         if live_percent:
             self.request(live_percent)
 
     def compact_when_short(self) -> None:
-        """Start a compaction because the disk has no room, unless one began a moment ago."""
+        """Start a compaction because the disk has no room, unless one runs or has just begun."""
         now_ms, settings = self._shared.clock.monotonic_ms(), self._shared.settings
         is_early = now_ms - self._short_ms < settings.allocation_retry_ms
         if settings.short_percent and not is_early and not self._is_running:
@@ -63,7 +63,7 @@ class Compactor:
             await self.compact(0)
 
     def request(self, live_percent: int = ALL_PERCENT) -> None:
-        """Start to compact the files whose live part is below `live_percent`."""
+        """Start to compact the files of which less than `live_percent` % is live."""
         self._wanted = max(self._wanted, live_percent)
         if not self._is_running:
             self._is_running = True

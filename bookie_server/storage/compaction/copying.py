@@ -48,7 +48,7 @@ class Copying:
         self._pace = pace
         self._window = FileWindow(source.handle, source.entry.data_end, PORTION_SIZE_BYTES)
         self._records: Iterator[list[LiveStretch]] | None = None
-        self._waiting: list[LiveStretch] | None = None  # they had no room in the last draft
+        self._waiting: list[LiveStretch] | None = None  # stretches with no room in the last draft
         self.source = source
 
     async def into(self, draft: Draft) -> CopyOutcome:
@@ -56,7 +56,7 @@ class Copying:
         try:
             return await self._copy(draft)
         except (DiskFullError, SyncFailedError, TooManyFilesError):
-            raise  # errors of the draft
+            raise  # an error of the draft, not of the source
         except StorageError:
             return CopyOutcome.UNREADABLE
 
@@ -115,7 +115,7 @@ class Copying:
                 raise damage_at(self.source.identity, record.offset, reason)
 
     async def _body_of(self, record: JournalRecord, places: list[range]) -> AsyncIterator[bytes]:
-        """Yield the verified bytes of entries of a record in portions."""
+        """Yield the bytes of some entries of a record in portions, after verifying each portion."""
         for place in places:
             at, end = record.span_of(place.start, len(place))
             while at < end:
@@ -127,7 +127,7 @@ class Copying:
                 at = edge
 
     async def _run(self, reading: Generator[Need, bytes, R]) -> R:
-        """Run a reading of the source file, which gets its bytes from the window."""
+        """Run the generator `reading`, and give it the source file's bytes from the window."""
         return await run_in_window(reading, self._window)
 
 

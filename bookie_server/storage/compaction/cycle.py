@@ -1,10 +1,10 @@
-"""One compaction: chooses files, copies them, and switches to the copies.
+"""One compaction: chooses files (the sources), copies them, and replaces them with the copies.
 
-One MANIFEST makes the switch. Before it is written, the copies are finished and synced. In one turn
-of the event loop, the last copies become readable, and the next MANIFEST is set to list them
-instead of their sources. The sources are read until that MANIFEST is durable. The slots of the
-sources become free when all running readings of the sources have ended. If the disk has no room for
-the MANIFEST, the sources stay, and the copies are removed.
+One MANIFEST makes this switch. Before it is written, the file of the copies is finished and synced.
+In one turn of the event loop, the last copies become readable, and the next MANIFEST is set to list
+them instead of the sources. Reads still use the sources until that MANIFEST is durable. The slots
+of the sources become free when all running readings of the sources have ended. If the disk has no
+room for the MANIFEST, the sources stay, and the copies are removed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ SLACK_FRACTION = 8  # the copy of a file may exceed the estimate by 1/8
 class Compacted:
     """The result of one compaction."""
 
-    live_percent: int  # the threshold
+    live_percent: int  # the threshold: files of which a smaller part is live are compacted
     files_freed: int = 0
     files_written: int = 0
     files_withdrawn: int = 0  # files that stay, because they could not be read
@@ -57,7 +57,7 @@ class Cycle:
         self._result = Compacted(0)
 
     async def run(self, live_percent: int) -> Compacted:
-        """Compact the files whose live part is below `live_percent`."""
+        """Compact the files of which less than `live_percent` % is live."""
         counters, clock = self._shared.counters, self._shared.clock
         self._result = result = Compacted(live_percent)
         began_ms, copied = clock.monotonic_ms(), counters.compaction_bytes_copied
@@ -80,10 +80,10 @@ class Cycle:
     def _sources(
         self, files: dict[int, FinishedFile], unread: set[int], live_percent: int
     ) -> list[FinishedFile]:
-        """Return the files to compact, the best file first. Dead files need no compaction.
+        """Return the files to compact, in order of compaction. Dead files need no compaction.
 
-        When the doubt is over, each damaged file is compacted. The lost records of this file are
-        already repaired. As long as the file exists, it would hide further losses.
+        When the doubt is over, each damaged file is compacted, because its lost records are already
+        repaired, and because the file would hide further losses as long as it exists.
         """
         health = self._shared.health
         unfit = unread | health.unknown_files
@@ -132,8 +132,9 @@ class Cycle:
         source = self._queue[0].source
         if draft.may_fit(needed_for(source), pieces_of(source)):
             handover.borrowed = Borrowed(file.entry.slot, file.entry.size_bytes)
-        # After a crash, no other file may get the id of the draft. The slot may be used again, and
-        # old records of the draft must not look like records of the new file.
+        # After a crash, no other file may get the id of the draft, because the slot may be used
+        # again, and old records of the draft must not look like records of the new file. So the
+        # next file id is committed first.
         await keeper.commit_soon()
         if self._shared.store.current.next_file_id > file_id and not self._pace.must_end:
             return draft
@@ -149,7 +150,7 @@ class Cycle:
             copying = self._queue[0]
             file_id = copying.source.entry.file_id
             if file_id not in self._keeper.finished:
-                self._queue.popleft()  # the keeper has freed the file, because it was dead
+                self._queue.popleft()  # the keeper has freed this file without live entries
                 continue
             if copied and not draft.may_fit(needed_for(copying.source)):
                 break
@@ -185,7 +186,7 @@ class Cycle:
             for _ in keeper.finished.adding(copies):
                 await self._shared.give_way()
             # No other task runs between the last slice and this line. So at any time, the draft or
-            # a held file names the ledgers of the copies, and these ledgers stay known.
+            # a finished file lists the ledgers of the copies, and these ledgers are not forgotten.
             handover.draft = None
         doubts = self._shared.health.files_in_doubt
         switch.sources = tuple(file for file in copied if file.entry.file_id not in doubts)

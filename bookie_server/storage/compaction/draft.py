@@ -35,7 +35,7 @@ PORTION_SIZE_BYTES = 256 * KIBIBYTE
 """Number of bytes that are read or written before other tasks run."""
 PIECES_MAX = 25_000
 LISTS_BYTES_MAX = 8 * MEBIBYTE
-"""Limits of the memory for the index of the draft: about 16 MiB."""
+"""`PIECES_MAX` and `LISTS_BYTES_MAX` limit the memory for the draft's index to about 16 MiB."""
 INDEX_BYTES_PER_LEDGER = 48
 
 
@@ -52,7 +52,7 @@ class Draft:
         self.records = 0
 
     def has_room_for(self, record: JournalRecord) -> bool:
-        """Return whether a copy fits.
+        """Return whether the copy `record` fits into the draft.
 
         The first copy always fits, because an empty draft has room for any record.
         """
@@ -78,7 +78,7 @@ class Draft:
     async def append(self, record: JournalRecord, body: AsyncIterator[bytes]) -> None:
         """Append a copy. `body` yields the verified bytes of the record's entries in parts.
 
-        If the iterator raises an error, the copy has no effect.
+        If `body` raises an error, the draft does not contain the copy.
         """
         file = self.file
         record.identity, record.offset = file.identity, file.end

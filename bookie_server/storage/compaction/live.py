@@ -2,8 +2,8 @@
 
 An entry is dead if its origin sequence is not larger than the tombstone of its ledger, or if
 another finished file holds a newer copy. All records of a finished file are synced. A newer copy in
-a file that is not finished does not count, because the copy may not be synced. A crash could then
-lose both copies.
+a file that is not finished does not make an entry dead. This copy may not be synced, so a crash
+could lose it after the older copy is deleted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LiveStretches:
         region.extend((piece.target, piece.place, piece.first, piece.last, piece.origin))
 
     def by_record(self) -> Iterator[list[LiveStretch]]:
-        """Yield the stretches of each record, in ascending order of offset. Empties the object."""
+        """Remove all stretches, and yield them by record, in ascending order of the offsets."""
         for number in sorted(self._regions):
             numbers = self._regions.pop(number)
             stretches = sorted(
@@ -67,8 +67,9 @@ class LiveStretches:
 class LiveEntries:
     """Finds the live entries of files.
 
-    `weak` contains the ids of all files of one compaction, and of the files that could not be read.
-    An entry in one of these files does not supersede a copy with the same origin sequence.
+    `weak` contains the ids of all files that this compaction copies, and of the files that could
+    not be read. A copy in one of these files does not make another copy with the same origin
+    sequence dead.
     """
 
     def __init__(
@@ -125,7 +126,8 @@ class LiveEntries:
         live = [piece for piece in pieces if piece.origin > tombstone]
         for rival in self._rivals(source, ledger_id, live) if live else ():
             if live:
-                # If the rival was freed meanwhile, its ledger was dropped, and the read fails.
+                # If the rival was freed meanwhile, its entries of the ledger were dropped. Then the
+                # read of the rival fails.
                 live = await self._without_newer(live, rival, ledger_id)
         return live
 
@@ -153,7 +155,7 @@ class LiveEntries:
     ) -> list[Piece[int]]:
         """Return the parts of pieces that have no newer copy in `rival`.
 
-        If `rival` is not weak, a copy with the same origin also supersedes an entry, because an
+        If `rival` is not weak, a copy with the same origin sequence counts as newer, because an
         earlier compaction wrote this copy.
         """
         is_firm = rival.entry.file_id not in self._weak

@@ -14,16 +14,17 @@ RECORD_COST_BYTES = 8_192
 time."""
 TURN_SIZE_BYTES = 65_536
 UNSYNCED_BYTES_MAX = 8 * MEBIBYTE
-"""Number of bytes that are written before a sync, so that no sync takes long."""
+"""Maximum number of bytes that are written between two syncs, so that no sync takes long."""
 PAUSE_MS_MAX = 1_000
-"""A longer pause is divided, so that a stop is noticed within this time."""
+"""Maximum length of one sleep. A longer pause has several sleeps, so that the work notices a stop
+within this time."""
 
 
 class Pace:
     """Counts the bytes of background work, and makes pauses.
 
-    If the work `frees_room`, it makes no pauses while the disk is full. The work ends early while
-    the storage stops or has failed.
+    If `frees_room` is true, the work makes no pauses while the disk is full. When the storage stops
+    or has failed, the work ends early.
     """
 
     def __init__(self, shared: Shared, bytes_per_s: int, *, frees_room: bool = False) -> None:
@@ -41,7 +42,7 @@ class Pace:
         return self.is_stopped or health.has_failed or health.is_closing
 
     async def spend(self, size_bytes: int) -> None:
-        """Count `size_bytes` that were read or written, and wait after each `TURN_SIZE_BYTES`."""
+        """Count bytes that were read or written, and pause after each `TURN_SIZE_BYTES` bytes."""
         self._unpaid += size_bytes
         if self._unpaid < TURN_SIZE_BYTES:
             return

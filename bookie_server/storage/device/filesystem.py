@@ -87,7 +87,7 @@ class OsFileSystem:
         self.loop = asyncio.get_running_loop()
 
     async def lock(self, *, create: bool = True) -> None:
-        """Lock the directory. `create` makes a missing directory. A second call changes nothing."""
+        """Lock the directory, unless it is already locked. With `create`, create it if missing."""
         await self.keeper.call(lambda: self._take_lock(create=create))
 
     def _take_lock(self, *, create: bool) -> None:
@@ -152,7 +152,7 @@ class OsFileSystem:
         await self.call(lambda: old.replace(new), source, "rename")
 
     async def remove(self, name: str) -> None:
-        """Remove a name."""
+        """Remove the file with this name."""
         await self.call((self.directory / name).unlink, name, "remove")
 
     async def names(self) -> list[str]:
@@ -200,7 +200,7 @@ class OsFileSystem:
         return number
 
     async def forget_number(self, name: str) -> None:
-        """Remove a number."""
+        """Remove the number with this name from the memory file system."""
         await self.call(lambda: MappedNumber.remove(name), name, "remove")
 
     async def call(self, function: Callable[[], T], name: str, verb: str) -> T:
@@ -211,7 +211,7 @@ class OsFileSystem:
             raise translated(error, name, verb) from error
 
     def thread_of(self, priority: Priority) -> OrderedThread:
-        """Return the thread for all writes except the writes of groups of records."""
+        """Return the thread of a priority for all writes except the writes of groups of records."""
         return self.keeper if priority is Priority.FOREGROUND else self._background
 
     def allocate(self, descriptor: int, size: int) -> None:
@@ -235,7 +235,7 @@ class OsFileSystem:
             os.ftruncate(descriptor, max(size, os.fstat(descriptor).st_size))
 
     def begin_writing(self, descriptor: int, offset: int, size: int) -> None:
-        """Begin to write cached bytes to the device. The next sync reports a failure."""
+        """Begin to write cached bytes to the device. If this fails, the next sync reports it."""
         if _sync_file_range is not None:
             _sync_file_range(
                 descriptor, ctypes.c_int64(offset), ctypes.c_int64(size), SYNC_FILE_RANGE_WRITE
@@ -381,7 +381,7 @@ class OsFile:
         self._has_failed = False
 
     def _write_portions(self, offset: int, buffers: Sequence[Buffer]) -> int:
-        """Write all buffers in portions. The device writes a portion while the next is copied."""
+        """Write all buffers in portions, so that the device writes while more bytes are copied."""
         portion: list[Buffer] = []
         size = total = 0
         for buffer in buffers:
@@ -411,7 +411,7 @@ class OsFile:
         self._drop(offset, size)
 
     def _drop(self, offset: int, size: int) -> None:
-        """Drop clean pages from the page cache. If `size` is 0, drop all after `offset`."""
+        """Drop clean pages from the page cache. If `size` is 0, drop all pages after `offset`."""
         if not hasattr(os, "posix_fadvise"):
             return
         with contextlib.suppress(OSError):
@@ -450,7 +450,7 @@ class OsFile:
         await self._use(self._files.thread_of(priority), self._sync, "sync")
 
     async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
-        """Let later reads take synced bytes from the device."""
+        """Drop synced bytes from the page cache, so that later reads get them from the device."""
         await self._use(self._files.thread_of(priority), lambda: self._drop(0, 0), "drop")
 
     async def allocate(self, size: int) -> None:

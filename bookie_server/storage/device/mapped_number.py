@@ -15,7 +15,7 @@ SIZE = RUN_ID_SIZE + _number.size
 
 
 class MappedNumber:
-    """A signed number of 64 bits in a shared mapping, after the id of the run that sets it."""
+    """A signed number of 64 bits in shared memory, after the id of the run that sets the number."""
 
     def __init__(self, mapping: mmap.mmap) -> None:
         self._mapping = mapping
@@ -24,11 +24,11 @@ class MappedNumber:
     def open(cls, name: str, run_id: str, *, create: bool) -> MappedNumber | None:
         """Map the number of a run.
 
-        Return None if it does not exist, if another run has set it, or if there is no memory file
-        system. With `create`, a new number replaces the number of another run.
+        Return None if the number does not exist, if another run has set it, or if there is no
+        memory file system. With `create`, a new number replaces the number of another run.
         """
         if create:
-            # Another process may still map the old file. It is not changed.
+            # Another process may still map the old file, so this file is removed, not changed.
             cls.remove(name)
         flags = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | (os.O_CREAT | os.O_EXCL) * create
         try:
@@ -55,7 +55,7 @@ class MappedNumber:
             (FOLDER / name).unlink()
 
     def set(self, number: int) -> None:
-        """Replace the number. It is one store of 8 bytes, which a SIGKILL cannot tear."""
+        """Replace the number with one store of 8 bytes, which a SIGKILL cannot tear."""
         _number.pack_into(self._mapping, RUN_ID_SIZE, number)
 
     def get(self) -> int:

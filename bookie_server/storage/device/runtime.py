@@ -44,7 +44,7 @@ class OsTasks:
         self._on_crash = on_crash or self._report_to_loop
 
     def future(self) -> asyncio.Future[Any]:
-        """Return a future of this loop."""
+        """Return a future of the event loop."""
         return self._loop.create_future()
 
     def spawn(
@@ -65,7 +65,7 @@ class OsTasks:
         self._loop.call_soon(callback)
 
     async def sleep(self, duration_ms: int) -> None:
-        """Wait `duration_ms`."""
+        """Wait `duration_ms` milliseconds."""
         await asyncio.sleep(duration_ms / 1_000)
 
     async def give_way(self) -> None:
@@ -109,7 +109,7 @@ class BackgroundTurns:
         self._loop = loop
         self._now = now
         self._waiting: deque[asyncio.Future[None]] = deque()
-        self._is_due = False  # `_begin` is scheduled
+        self._is_due = False  # whether `_begin` is scheduled
         self._began = now() - PERIOD_SECONDS  # time at which the last slice began
 
     async def wait(self) -> None:
@@ -144,9 +144,9 @@ class OrderedThread:
     def __init__(self, name: str) -> None:
         self.is_stopped = False  # if True, new calls are never run
         self._loop = asyncio.get_running_loop()
-        # The queue stays short, because the callers await each call. One of the two threads serves
-        # only the two writers of the journal. The other thread serves the maintenance, and opens,
-        # closes and removes files.
+        # The queue stays short, because the callers await each call. The first thread of a
+        # directory serves only the two writers of the journal. The second thread serves the
+        # maintenance, and opens, closes and removes files.
         self._calls: SimpleQueue[_Call | None] = SimpleQueue()
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
@@ -157,7 +157,7 @@ class OrderedThread:
         on_abandoned: Callable[[T], object] = lambda _result: None,
         on_end: Callable[[], object] = lambda: None,
     ) -> asyncio.Future[T]:
-        """Run `function` in the thread. `on_abandoned` gets a result for which no caller waits.
+        """Run `function` in the thread. If no caller waits for the result, `on_abandoned` gets it.
 
         The event loop calls `on_end` after the end of `function`, even if no caller waits.
         """

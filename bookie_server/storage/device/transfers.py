@@ -28,7 +28,7 @@ def write_all(descriptor: int, offset: int, buffers: Sequence[Buffer]) -> None:
         total = sum(map(len, part))
         written = os.pwritev(descriptor, part, offset)
         if written < total:
-            # Short writes are rare, so it is good enough to copy the rest.
+            # Short writes are rare, so copying the remaining bytes costs little in total.
             rest = memoryview(b"".join(part))[written:]
             while rest:
                 count = os.pwrite(descriptor, rest, offset + written)

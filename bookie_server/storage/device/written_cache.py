@@ -16,7 +16,7 @@ class CachedFile(Protocol):
 
 
 class WrittenCache:
-    """Limits the number of written bytes in the page cache. Drops the oldest bytes.
+    """Limits the number of written bytes in the page cache by dropping the oldest bytes.
 
     The next write reuses the dropped pages. Pages that were not used for some time cost more, above
     all in a virtual machine, because the host of the virtual machine must first provide them. A

@@ -1,8 +1,8 @@
 """Finds the directory of each ledger, and chooses the directory of a new ledger.
 
-A ledger stays for ever in the directory that has its state. A first record may wait before the
-directory makes the state, for example for the metadata check. Meanwhile, the directory is
-remembered here, so that no later record of the ledger goes to another directory.
+A ledger stays for ever in the directory that has its state. Before the directory makes the state,
+the first record may have to wait, for example for the metadata check. Meanwhile, this module
+remembers the directory, so that no later record of the ledger goes to another directory.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Homes:
         return expected.home
 
     def end(self, ledger_id: int) -> None:
-        """Report that a request of `begin` was answered."""
+        """Note that a request for which `begin` was called has been answered."""
         expected = self._expected[ledger_id]
         expected.requests -= 1
         if not expected.requests:
@@ -62,7 +62,10 @@ class Homes:
 
     @contextmanager
     def expecting(self, ledger_id: int) -> Iterator[LedgerStorage]:
-        """Return the directory for a record of a repair, until the record is stored or refused."""
+        """Return the directory for a record of a repair.
+
+        The directory is remembered until the record is stored or refused.
+        """
         home = self.begin(ledger_id, is_regular=False)
         try:
             yield home

@@ -20,9 +20,9 @@ DENIALS: Final = (Code.NO_LEDGER, Code.NO_ENTRY)
 
 
 def request_all(requests: Sequence[Request[T]], on_answer: OnAnswer[T]) -> None:
-    """Send the requests in turn until an answer is no denial. Answer with this answer.
+    """Send the requests one after the other until an answer is not a denial. Pass on this answer.
 
-    If all answers are denials, answer with the first answer.
+    If all answers are denials, pass on the first answer.
     """
 
     def send(number: int, denial: tuple[Code, T] | None) -> None:

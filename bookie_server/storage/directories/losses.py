@@ -1,9 +1,9 @@
-"""The doubt of a bookie with several directories: one doubt, which each directory stores.
+"""The doubt of a bookie with several directories. The doubt is the same in all directories.
 
-A ledger without a state may have been in any directory. So a loss in one directory begins an epoch
-in all directories. Otherwise, another directory would make a cleared state for a lost ledger. All
-directories have the same epoch before the bookie serves. While the bookie serves, its memory has
-the states of all ledgers, so the other directories may store a new epoch later.
+A ledger without a state may have been in any directory. So a loss in one directory begins a new
+epoch in all directories. Without this epoch, another directory would make a cleared state for a
+lost ledger. Before the bookie accepts requests, all directories have the same epoch. After that,
+the states of all ledgers are in memory, so the other directories may store a new epoch later.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ def joined_doubt(doubts: Iterable[Doubt]) -> Doubt:
 
 
 class JoinedLosses:
-    """Raises and ends the doubt of all serving directories, and stores its transaction.
+    """Begins and ends epochs of doubt in all directories that have not failed.
 
-    A directory that has failed never denies that a ledger exists, and its ledgers are not repaired.
-    After a restart, either it gets the doubt of the other directories, or it is removed, which
-    begins a new epoch.
+    It also stores the transaction of the doubt. A directory that has failed never denies that a
+    ledger exists, and its ledgers are not repaired. After a restart, either this directory gets the
+    doubt of the other directories, or it is removed, which begins a new epoch.
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
@@ -39,7 +39,7 @@ class JoinedLosses:
         self._tasks = tasks
         self._is_raising = False
         self._waiting: list[Future[None]] = []
-        # Called when a raised doubt is durable in all directories.
+        # Called when a new epoch is durable in all directories.
         self.on_raised: Callable[[], None] = lambda: None
         for directory in directories:
             directory.losses.on_raised = self._follow_soon
@@ -54,11 +54,11 @@ class JoinedLosses:
         return [each for each in self._directories if each.failure is None]
 
     async def raise_doubt(self) -> None:
-        """Begin a new epoch, which is durable in all directories on return."""
+        """Begin a new epoch of doubt, which is durable in all directories on return."""
         await self._raise_to(self.durable.epoch + 1)
 
     async def follow(self) -> None:
-        """Raise the epochs of all directories durably to the newest epoch of any directory."""
+        """Store the newest epoch of all directories durably in each directory."""
         await self._raise_to(0)
 
     def _follow_soon(self) -> None:
@@ -66,7 +66,7 @@ class JoinedLosses:
             self._tasks.spawn("doubt of all directories", self._try_to_follow())
 
     async def _try_to_follow(self) -> None:
-        # After a failure, the next start raises the epoch of the other directories.
+        # If this fails, the next start stores the new epoch in the other directories.
         with contextlib.suppress(StorageError):
             await self.follow()
 
@@ -99,7 +99,7 @@ class JoinedLosses:
                 await directory.date_doubt(epoch, transaction)
 
     async def end_doubt(self, epoch: int) -> None:
-        """End the doubt up to `epoch`, after a repair has handled all ledgers."""
+        """End all epochs of doubt up to `epoch`, after a repair has checked all ledgers."""
         for directory in self._serving:
             with _unless_failed(directory):
                 # If the directory ended an epoch larger than its own, its next loss would begin an

@@ -47,7 +47,7 @@ class LedgerDirectories:
     """
 
     def __init__(self, directories: Sequence[LedgerStorage], tasks: Tasks) -> None:
-        """Take over open storages that share no ledger. The caller then calls `losses.follow`."""
+        """Join open storages that share no ledger. The caller must then call `losses.follow`."""
         self.directories = tuple(directories)
         self.counters = JoinedCounters(self.directories)
         self.compactor = Compactors(self.directories)
@@ -139,14 +139,14 @@ class LedgerDirectories:
         if home is not None:
             return home.add_together(request, on_done)
         home = self._homes.begin(ledger_id, is_regular=not request.is_recovery)
-        # The directory makes the state before it returns, or makes none.
+        # If `add_together` makes a state, it makes this state before it returns.
         self._homes.end(ledger_id)
         return home.add_together(request, on_done)
 
     def _begin(
         self, ledger_id: int, on_done: OnAdd, *, is_regular: bool
     ) -> tuple[LedgerStorage, OnAdd]:
-        """Return the directory for a first record, and the function that gets the answer."""
+        """Return the directory for a ledger's first record, and the function for the answer."""
         home = self._homes.begin(ledger_id, is_regular=is_regular)
 
         def done(code: Code) -> None:
@@ -204,7 +204,7 @@ class LedgerDirectories:
             request_all([partial(each.read_slices, request) for each in self.directories], on_done)
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read the first entries of a request, and return the number of these entries."""
+        """Read the requested entries from the first on, up to a limit, and return their number."""
         home = self._homes.of(request.ledger_id)
         if home is not None:
             return home.read_together(request, on_some)
@@ -212,7 +212,7 @@ class LedgerDirectories:
         return len(request.entry_ids)
 
     def _read_from(self, request: StoredReads, number: int, on_some: OnReadSome) -> None:
-        """Read entries from a directory. The next directory reads the denied entries."""
+        """Read entries from directory `number`. The next directory reads the entries it denies."""
 
         def answered(code: Code, ids: Sequence[int], entries: Sequence[bytes]) -> None:
             if code in DENIALS and number + 1 < len(self.directories):
@@ -237,7 +237,7 @@ class LedgerDirectories:
     # Last adds confirmed.
 
     def read_lac(self, ledger_id: int, on_done: OnLac) -> None:
-        """Answer with the largest LAC."""
+        """Answer with the known LAC of a ledger."""
         home = self._homes.of(ledger_id)
         if home is not None:
             home.read_lac(ledger_id, on_done)
@@ -245,21 +245,21 @@ class LedgerDirectories:
             request_all([partial(each.read_lac, ledger_id) for each in self.directories], on_done)
 
     def write_lac(self, ledger_id: int, lac: int, master_key: bytes, on_done: OnAdd) -> None:
-        """Store an explicit LAC. The LAC is durable before the answer."""
+        """Store an explicit LAC, and answer when it is durable."""
         home = self._homes.of(ledger_id)
         if home is None:
             home, on_done = self._begin(ledger_id, on_done, is_regular=False)
         home.write_lac(ledger_id, lac, master_key, on_done)
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Keep a confirmed LAC of a ledger, unless the ledger is unknown."""
+        """Remember a confirmed LAC of a ledger, unless the ledger is unknown."""
         home = self._homes.of(ledger_id)
         if home is not None:
             home.announce_lac(ledger_id, lac, master_key)
 
     def watch_lac(self, ledger_id: int, on_change: OnLacChange) -> Callable[[], None]:
         """Call `on_change` whenever the LAC grows, and return a function that ends the watch."""
-        # The directory of an unknown ledger is chosen later.
+        # Watch in all directories, because the directory of an unknown ledger is chosen later.
         ends = [each.watch_lac(ledger_id, on_change) for each in self.directories]
 
         def cancel() -> None:
@@ -272,7 +272,7 @@ class LedgerDirectories:
 
     @property
     def doubt(self) -> Doubt:
-        """The doubt on the devices."""
+        """The doubt that is durable in all directories."""
         return self.losses.durable
 
     @property
@@ -281,7 +281,7 @@ class LedgerDirectories:
         return sum(directory.ledgers_in_limbo for directory in self._serving)
 
     def limbo_ledgers(self) -> list[int]:
-        """Return the ids of the ledgers in limbo that can be repaired, ascending."""
+        """Return the ids of the ledgers in limbo that can be repaired, in ascending order."""
         return sorted(i for each in self._serving for i in each.limbo_ledgers())
 
     def take_asked(self) -> list[int]:
@@ -300,7 +300,7 @@ class LedgerDirectories:
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
-        """Return the stored entries with bytes that `is_intact` accepts."""
+        """Return the ids of the stored entries whose bytes `is_intact` accepts."""
         home = self._homes.of(ledger_id)
         if home is None:
             return frozenset()
@@ -394,12 +394,12 @@ class Compactors:
         return max(each.compactor.running_percent for each in self.directories)
 
     def request(self, live_percent: int = ALL_PERCENT) -> None:
-        """Start to compact the files whose live part is below `live_percent`."""
+        """Start to compact the files of which less than `live_percent` % is live."""
         for directory in self.directories:
             directory.compactor.request(live_percent)
 
     def compact_when_due(self) -> None:
-        """Start the compactions that are due by their intervals."""
+        """Start the compactions whose intervals have passed."""
         for directory in self.directories:
             directory.compactor.compact_when_due()
 
@@ -417,7 +417,7 @@ class Scrubbers:
 
     @property
     def position(self) -> ScrubPosition:
-        """The scrub position of the directory that was scrubbed the longest time ago."""
+        """The scrub position of the directory whose last scrub ended first."""
         return min((each.scrubber.position for each in self.directories), key=_ended_ms)
 
     @property

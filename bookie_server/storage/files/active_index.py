@@ -56,7 +56,7 @@ class ActiveIndex:
             self.name_only(ledger_id)
 
     def name_only(self, ledger_id: int) -> None:
-        """Keep the id of a ledger without pieces: all its records in this file are dropped."""
+        """Keep only the id of a ledger, because all its records in this file are dropped."""
         self._ledgers[ledger_id] = Pieces()
         self.pieces += 1
 
@@ -66,7 +66,7 @@ class ActiveIndex:
         return None if pieces is None else pieces.find(entry_id)
 
     def first_newer(self, ledger_id: int, ids: range, origin: int) -> int:
-        """Return the first of consecutive `ids` that has a copy with a larger origin.
+        """Return the first of consecutive `ids` that has a copy newer than `origin`.
 
         If there is no such copy, return the end of `ids`.
         """

@@ -191,7 +191,7 @@ def find_piece(
 def first_newer(
     file: FinishedFile, ledger_id: int, ids: range, origin: int
 ) -> Generator[Need, bytes, int]:
-    """Return the first of the consecutive `ids` for which a file has a copy with a larger origin.
+    """Return the first of the consecutive `ids` for which a file has a copy newer than `origin`.
 
     If there is no such copy, return the end of `ids`.
     """
@@ -221,7 +221,7 @@ def all_pieces(file: FinishedFile, ledger_id: int) -> Generator[Need, bytes, lis
 def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[Need, bytes, Spans]:
     """Return the ids of a ledger's live entries in a finished file.
 
-    The index blocks are not cached, because there may be many.
+    The index blocks are not cached, because the ledger may have many blocks.
     """
     spans = Spans()
     for number in blocks_of(file, ledger_id):
@@ -234,7 +234,7 @@ def held_spans(file: FinishedFile, ledger_id: int, tombstone: int) -> Generator[
 def blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = ID_MAX) -> range:
     """Return the numbers of the index blocks that may contain pieces of a ledger.
 
-    The pieces have ids from `first` to `last`, inclusive.
+    Only pieces with ids from `first` to `last` (inclusive) count.
     """
     if file.head is None or file.total_of(ledger_id) is None:
         return range(0)
@@ -244,7 +244,7 @@ def blocks_of(file: FinishedFile, ledger_id: int, first: int = -1, last: int = I
 
 
 def by_offset(piece: Piece[JournalRecord]) -> Piece[int]:
-    """Return a piece whose target is the offset of its record."""
+    """Return the same piece with the offset of the record as its target."""
     target = piece.target
     return Piece(piece.first, piece.last, piece.origin, target.offset, piece.place)
 

@@ -1,6 +1,6 @@
-"""Reads the records of a finished file again, and decides which of them belong to the file.
+"""Reads the records of a finished file again, and decides which records belong to the file.
 
-The boot, the rebuild of a damaged index and the tools for files at rest use this module.
+The boot, the rebuild of a damaged index and the tools for stopped bookies use this module.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FinishedScan:
 
     @property
     def known(self) -> list[JournalRecord]:
-        """All records of the scan, including records with only a readable header."""
+        """All records of the scan, including records of which only the header is readable."""
         return [*self.records, *(gap.record for gap in self.gaps if gap.record is not None)]
 
     def is_run(self, record: JournalRecord) -> bool:
@@ -45,7 +45,7 @@ class FinishedScan:
     def index(
         self, tombstone_of: Callable[[int], int] = lambda _ledger_id: 0
     ) -> Generator[None, None, ActiveIndex]:
-        """Return the index of the runs of the file; yields after each slice.
+        """Return the index of the runs of the file. The generator yields after each slice.
 
         If a tombstone deletes a run, the index has only the ledger id of the run.
         """
@@ -65,7 +65,7 @@ class FinishedScan:
 
     @property
     def lost(self) -> list[Gap]:
-        """The gaps that may hold a record of the file. The ledger of this record is unknown.
+        """The gaps in which the file may have lost records. The ledgers of the records are unknown.
 
         A scan ends in a gap, unless the file has a finish record where the scan ends. So a file
         that lost its last records has a gap. The gap has the sequence of the first lost record.

@@ -19,8 +19,8 @@ class Switch:
 
     copies: FinishedFile | None  # None if no entry of the sources was live
     sources: tuple[FinishedFile, ...]  # files from which all needed entries are copied
-    is_due: bool = False  # the next MANIFEST makes the switch
-    is_done: bool = False  # the durable MANIFEST has made the switch
+    is_due: bool = False  # whether the next MANIFEST makes the switch
+    is_done: bool = False  # whether the durable MANIFEST has made the switch
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +36,11 @@ class Borrowed:
 
 @dataclass(slots=True)
 class Handover:
-    """The files of compaction. Until a switch is durable, its sources are held and are read."""
+    """The files that compaction owns. Until a switch is durable, reads still use its sources."""
 
     owned: set[int] = field(default_factory=set)  # ids of files that must not be freed
     taken: set[str] = field(default_factory=set)  # slots in which a file is being prepared
-    draft: OpenFile | None = None  # a file that no MANIFEST lists
+    draft: OpenFile | None = None  # the file that compaction writes; no MANIFEST lists it
     switch: Switch | None = None
     borrowed: Borrowed | None = None  # None if no room of the copies counts as free
 
@@ -60,7 +60,7 @@ class Handover:
 
     @property
     def unlisted(self) -> Collection[FinishedFile]:
-        """The held files that the next MANIFEST must not list."""
+        """The finished files that the next MANIFEST must not list."""
         if self.switch is None:
             return ()
         if self.switch.is_due:

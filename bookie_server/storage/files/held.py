@@ -25,7 +25,7 @@ class HeldFiles:
     def __init__(self, files: Iterable[FinishedFile], tombstone_of: Callable[[int], int]) -> None:
         self._files: dict[int, FinishedFile] = {}
         self._holding: dict[int, list[FinishedFile]] = {}
-        self._counted_again: list[FinishedFile] = []  # `_holding` may lack these files
+        self._counted_again: list[FinishedFile] = []  # being counted; `_holding` may lack them
         self._tombstone_of = tombstone_of
         for file in files:
             for _ in self.adding(file):
@@ -47,8 +47,8 @@ class HeldFiles:
     def holding(self, ledger_id: int) -> list[FinishedFile]:
         """Return the files that may have live entries of a ledger, oldest first.
 
-        A file whose ledgers are being recounted is always returned. Otherwise, a reading could get
-        an older copy of an entry from another file.
+        A file whose ledgers are being recounted is always returned. Without this file, a reading
+        could get an older copy of an entry from another file.
         """
         files = self._holding.get(ledger_id, [])
         if not self._counted_again:
@@ -61,7 +61,7 @@ class HeldFiles:
         return sorted([*files, *others], key=_by_id)
 
     def adding(self, file: FinishedFile) -> Iterator[None]:
-        """Add a file; yields after each slice.
+        """Add a file. The iterator yields after each slice of the work.
 
         After each slice, readers find the entries of more ledgers. Until the last slice, another
         index must contain the entries of the file.
@@ -70,9 +70,9 @@ class HeldFiles:
         self._files[file.entry.file_id] = file
 
     def counting_again(self, file: FinishedFile) -> Iterator[None]:
-        """Count the ledgers of a file after its index was rebuilt; yields after each slice.
+        """Count the ledgers of a file again after its index was rebuilt. Yield after each slice.
 
-        If the file is freed, nothing is counted. Until the last slice, the file must be in doubt.
+        If the file is freed, the count ends. Until the last slice, the file must be in doubt.
         """
         if file.entry.file_id not in self._files:
             return
@@ -97,7 +97,7 @@ class HeldFiles:
                 return
 
     def removing(self, file: FinishedFile) -> Iterator[None]:
-        """Remove a file whose live entries are also in another file; yields after each slice."""
+        """Remove a file whose live entries are also in another file. Yield after each slice."""
         while file.live:  # another task may count the ledgers of the file again
             for ids in parts(list(file.live)):
                 for ledger_id in ids:
@@ -130,7 +130,8 @@ class HeldFiles:
             self._hold(file, ids)
             yield
         if not is_explained:
-            # Entries that were dropped before the index was written are only in the records.
+            # The index lacks the entries that were dropped before it was written. Only the size of
+            # the records includes these entries.
             unexplained = file.entry.data_end - RECORDS_START
             for totals in parts(file.totals()):
                 unexplained -= sum(stored_bytes(each.size_bytes, each.pieces) for each in totals)

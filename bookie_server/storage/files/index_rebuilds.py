@@ -17,8 +17,8 @@ from bookie_server.storage.slices import run_in_slices
 async def rebuild_index(file: FinishedFile, shared: Shared) -> bool:
     """Rebuild the index of a file from its records.
 
-    The result is False if the file contains a damaged record of an unknown ledger, and the doubt of
-    the directory does not cover this loss yet. Then the caller raises the doubt.
+    Return False if the file contains a damaged record of an unknown ledger, and the doubt of the
+    directory does not cover this loss yet. In this case, the caller begins a new epoch of doubt.
     """
     counters = shared.counters
     scan = await scan_finished(file)
@@ -34,7 +34,7 @@ class IndexRebuilds:
     """Rebuilds the damaged indexes that reads find. During a rebuild, the file is in doubt."""
 
     def __init__(self, shared: Shared, finished: HeldFiles) -> None:
-        # Called with a file that has lost a record of an unknown ledger.
+        # Called with the file if a rebuild finds that a record of an unknown ledger is lost.
         self.on_lost_record: Callable[[FinishedFile], None] = lambda _file: None
         self._shared = shared
         self._finished = finished
@@ -61,7 +61,8 @@ class IndexRebuilds:
     async def count_again(self, file: FinishedFile) -> None:
         """Count the live bytes of a file again. The file must not be in doubt.
 
-        No rebuild of its index begins before the count ends, because both put the file in doubt.
+        No rebuild of the file's index begins before the count ends, because the count and the
+        rebuild both put the file in doubt.
         """
         doubts, file_id = self._shared.health.files_in_doubt, file.entry.file_id
         had_rebuild = file_id in self._running
@@ -86,8 +87,8 @@ class IndexRebuilds:
             for _ in self._finished.counting_again(file):
                 await self._shared.give_way()
             if not is_covered and file_id in self._finished:
-                # The doubt is raised before the file leaves the set of files in doubt, so no entry
-                # is denied in between.
+                # A new epoch of doubt begins before the file leaves the set of files in doubt, so
+                # the bookie denies no entry in between.
                 self.on_lost_record(file)
             doubts.discard(file_id)
         finally:

@@ -2,9 +2,9 @@
 
 The MANIFEST names the next file before it is used. Therefore a roll needs no commit, and the
 journal continues in the next file immediately. The maintenance coroutine then writes the index of
-the full file, prepares another file and commits. The next roll waits until the index is durable. On
-a full disk, no next file can be prepared. In this case regular adds are refused, and the rest of
-the active file is for control and recovery records.
+the full file, prepares another file and commits a MANIFEST. The next roll waits until the index is
+durable. On a full disk, no next file can be prepared. In this case, regular adds are refused, and
+only control records and recovery adds may use the rest of the active file.
 
 Each commit frees the finished files without live entries. After the MANIFEST without these files is
 durable, some of their slots are kept for reuse and the other slots are removed.
@@ -61,7 +61,7 @@ class FileKeeper:
         self._on_state_change = on_state_change
         self.slots = boot.slots
         self.handover = Handover()
-        self.on_short: Callable[[], None] = lambda: None  # called while the disk has no room
+        self.on_short: Callable[[], None] = lambda: None  # called when the disk has no room
         # Returns the number of accepted records that have no place in a file yet.
         self.records_queued: Callable[[], int] = lambda: 0
         self._next_file_id = 0
@@ -120,7 +120,7 @@ class FileKeeper:
         return [] if self._health.doubt.is_over else self._missing
 
     def has_room_for(self, size: int, *, is_drop: bool = False) -> bool:
-        """Return whether a record of `size` bytes fits after the records in flight.
+        """Return whether a record of `size` bytes fits in addition to all accepted records.
 
         The record must not be a regular add. While regular adds are accepted, there is a next file,
         so the result is True. Some room is reserved for deletions.
@@ -186,7 +186,7 @@ class FileKeeper:
     async def finish_all(self) -> None:
         """Write and sync the indexes of all files with entries, at a clean stop."""
         await self._finish_full()
-        # The ledger-state file has the contents of a file with only control records.
+        # A file with only control records needs no index: the ledger-state file has their contents.
         if self.active.index.pieces:
             self._retire_active()
             await self._finish_full()
@@ -355,14 +355,14 @@ class FileKeeper:
     async def commit(self, prepared: OpenFile | None, *, keep_open: bool = True) -> None:
         """Write a MANIFEST that lists the current files, with `prepared` as the next file.
 
-        The MANIFEST is durable on return. At a clean stop, `keep_open` is False: the open files
-        have no entries, and their slots become free. After a DiskFullError or TooManyFilesError,
-        the old MANIFEST is still valid.
+        The MANIFEST is durable on return. At a clean stop, `keep_open` is False. Then the open
+        files have no entries, and their slots become free. After a DiskFullError or
+        TooManyFilesError, the old MANIFEST is still valid.
         """
         kept = self._health.unknown_files | self.handover.owned
         dead = self.finished.dead(kept)
         for file in dead:
-            # From now on, no read finds an entry in the file. The slot is in use until the commit.
+            # From now on, no read finds an entry in the file. Its slot is in use until the commit.
             self.finished.remove(file)
             self._freed.append(file.entry.slot)
             self._leaving[file.entry.slot] = file.handle
@@ -402,7 +402,7 @@ class FileKeeper:
                     await self._shared.store.remove_slot(opened.entry.slot)
 
     async def _remove_sources(self, switch: Switch) -> None:
-        """Stop reading the sources of a durable switch. The slots of the sources are freed next."""
+        """Stop reading the sources of a durable switch, so that the caller can free their slots."""
         switch.is_done = True
         self.handover.switch = self.handover.borrowed = None
         for file in switch.sources:
@@ -414,7 +414,7 @@ class FileKeeper:
             self._health.damaged_files.discard(file.entry.file_id)
 
     async def withdraw(self, copies: FinishedFile) -> None:
-        """Remove copies that no MANIFEST lists, after the end of the readings that may use them."""
+        """Remove a file of copies that no MANIFEST lists, when no reading uses it any more."""
         for _ in self.finished.removing(copies):
             await self._tasks.give_way()
         slot = copies.entry.slot
@@ -423,7 +423,7 @@ class FileKeeper:
 
     async def _cut(self, file: FinishedFile) -> None:
         """Cut a file after its index. The durable MANIFEST already lists the file as finished."""
-        # Before this MANIFEST, a file that is shorter than its allocation would count as damaged.
+        # Before that MANIFEST, a file that is shorter than its allocation would count as damaged.
         file.handle.may_close()
         # After an error, the next start cuts the file.
         with contextlib.suppress(TooManyFilesError, DiskFullError):
@@ -448,7 +448,7 @@ class FileKeeper:
         """Close a freed file, and remove it unless it is kept for reuse."""
         try:
             if slot in self._leaving:
-                # Until the close, a call for the file may still run.
+                # An operation of the file may still run, so wait for its end.
                 await self._leaving[slot].close()
                 del self._leaving[slot]
             if not is_kept:
@@ -459,7 +459,7 @@ class FileKeeper:
 
     def _compose(self, prepared: OpenFile | None, freed: list[str], *, keep_open: bool) -> Manifest:
         before = self._shared.store.current
-        # A copy of a directory must not have the id of the original.
+        # If the directory is a copy, it must not have the id of the original.
         is_moved = self._shared.is_moved
         directory_id = "" if is_moved else before.directory_id
         for file in self.finished:

@@ -1,4 +1,4 @@
-"""The live bytes of each ledger in a file, packed: a file may have a million ledgers."""
+"""The live bytes of each ledger in a file, in arrays, because a file may have a million ledgers."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ DROPPED = -1
 
 
 class LiveBytes:
-    """The ledgers of a file that are not dropped, and their bytes. Each ledger takes 16 bytes.
+    """The ledgers of a file that are not dropped, and the sizes of their entries in this file.
 
-    Dropped ledgers keep their place until the file is freed.
+    Each ledger takes 16 bytes. A dropped ledger keeps its place until the file is freed.
     """
 
     __slots__ = ("_count", "_ids", "_sizes")
@@ -30,7 +30,7 @@ class LiveBytes:
         self._count += len(ledger_ids)
 
     def pop(self, ledger_id: int) -> int:
-        """Remove a ledger, and return its bytes, or 0 if the ledger is not in the file."""
+        """Remove a ledger, and return the size of its entries; 0 if it is not in the file."""
         place = self._place_of(ledger_id)
         if place < 0:
             return 0
@@ -39,7 +39,7 @@ class LiveBytes:
         return size_bytes
 
     def size_of(self, ledger_id: int) -> int:
-        """Return the bytes of a ledger, or `DROPPED` if it is dropped or not in the file."""
+        """Return the size of a ledger's entries; `DROPPED` if it is dropped or not in the file."""
         place = self._place_of(ledger_id)
         return DROPPED if place < 0 else self._sizes[place]
 
@@ -55,7 +55,7 @@ class LiveBytes:
         return (each for place, each in enumerate(self._ids) if sizes[place] != DROPPED)
 
     def total(self) -> int:
-        """Return the sum of the bytes."""
+        """Return the size of the entries of all ledgers that are not dropped."""
         return sum(size_bytes for size_bytes in self._sizes if size_bytes != DROPPED)
 
     def _place_of(self, ledger_id: int) -> int:

@@ -91,7 +91,7 @@ def is_first_manifest(data: bytes) -> bool:
 
 
 async def _go_on() -> None:
-    """Return at once: other tasks need no turn, because no client is served yet."""
+    """Do nothing. Other tasks need not run meanwhile, because the bookie has no clients yet."""
 
 
 class ManifestStore:
@@ -144,7 +144,7 @@ class ManifestStore:
         return decode_states(data, name, self.current.doubt.cleared)
 
     async def read(self, names: list[str]) -> Manifest:
-        """Read only the MANIFEST. After a downgrade, add the identity from its file."""
+        """Read only the MANIFEST. After a downgrade, take the identity from a separate file."""
         data = await self.read_manifest()
         manifest = decode_manifest(data)
         if decode_version(data) >= RUN_SINCE or IDENTITY_NAME not in names:
@@ -152,7 +152,7 @@ class ManifestStore:
         return decode_identity(await self._read(IDENTITY_NAME), manifest)
 
     async def keep_identity(self, manifest: Manifest) -> None:
-        """Write the identity, which a MANIFEST of the previous version lacks, to a file durably."""
+        """Write the identity durably to a file, because a MANIFEST of the old version lacks it."""
         await self._write(IDENTITY_NEW_NAME, encode_identity(manifest))
         await self._files.rename(IDENTITY_NEW_NAME, IDENTITY_NAME)
         await self._files.sync_directory()
@@ -201,8 +201,8 @@ class ManifestStore:
                 await file.close()
             manifest = replace(manifest, generation=generation, state_file=name, state_bytes=end)
             if is_base:
-                # Names become durable in any order, but the name of the state file must be durable
-                # before a MANIFEST names it.
+                # File systems make names durable in any order, but the name of the state file must
+                # be durable before a MANIFEST contains this name.
                 await self._files.sync_directory()
             encoding = manifest_encoding(manifest, UNITS_PER_TURN, version)
             await self._write(NEW_NAME, await run_in_slices(encoding, self._give_way))

@@ -1,8 +1,9 @@
 """Limits the number of open files of a directory.
 
-By default, a bookie has a file for each 256 MiB of entries, and a process has few descriptors. So a
-finished file is opened when it is read, and closed when another file needs a descriptor. Storage
-opens all its files through a pool, which counts the open files. `close_all` closes all files.
+By default, a bookie has a file for each 256 MiB of entries, but a process may open only a limited
+number of files. So a finished file is opened when it is read, and closed when another file needs
+its descriptor. The storage opens all its files through a pool, which counts the open files.
+`close_all` closes all files.
 """
 
 from __future__ import annotations
@@ -23,7 +24,10 @@ OPEN_TRIES_MAX = 20
 
 
 class FilePool:
-    """A FileSystem that limits the open files of another FileSystem. The limit is at least 8."""
+    """A FileSystem that limits the number of open files of another FileSystem.
+
+    The limit is at least 8.
+    """
 
     def __init__(self, files: FileSystem, tasks: Tasks, open_max: int) -> None:
         self._files = files
@@ -181,7 +185,7 @@ class PooledFile:
     is_held: bool = False  # the file stays open even if another file needs a descriptor
     was_used: bool = False  # used since the pool last searched for a file to close
     is_closed: bool = False  # closed permanently
-    pins: int = 0  # number of readings that have read from the device
+    pins: int = 0  # number of running readings that have read the file from the device
     on_unpinned: Callable[[], None] | None = None  # called once when `pins` becomes 0
     _idle: list[Future[None]] = field(default_factory=list)
 
@@ -191,7 +195,7 @@ class PooledFile:
         self._pool.wake()
 
     def unpin(self) -> None:
-        """Count the end of a reading."""
+        """Note that a reading has ended. If it was the last reading, call `on_unpinned`."""
         self.pins -= 1
         if not self.pins and self.on_unpinned is not None:
             callback, self.on_unpinned = self.on_unpinned, None
@@ -240,7 +244,7 @@ class PooledFile:
         await self._run(lambda file: file.datasync(priority))
 
     async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
-        """Let later reads take synced bytes from the device."""
+        """Drop synced bytes from the page cache, so that later reads get them from the device."""
         await self._run(lambda file: file.drop_cache(priority))
 
     async def allocate(self, size: int) -> None:
@@ -272,8 +276,8 @@ class PooledFile:
 class Pins:
     """The files that one call of the storage reads. Even a freed file stays until the call ends.
 
-    If a file is freed after a reading has looked up an entry in it, and before the first read from
-    the device, the reading gets FreedFileError and looks up the entry again.
+    If a file is freed after a reading has found an entry in it, and before the first read from the
+    device, the reading gets FreedFileError and searches for the entry again.
     """
 
     __slots__ = ("_files",)
@@ -290,7 +294,7 @@ class Pins:
             file.unpin()
 
     def add(self, file: PooledFile) -> None:
-        """Keep a file until the end of the reading."""
+        """Keep a file from being freed until the end of the reading."""
         if file not in self._files:
             self._files[file] = None
             file.pins += 1

@@ -21,8 +21,8 @@ file, which a start on a full disk may make."""
 INDEX_BYTES_PER_PIECE = 48
 INDEX_BYTES_BESIDE = 2 * BLOCK_SIZE
 PIECES_PER_STRETCH_MAX = 2
-"""Number of pieces that a stretch of consecutive ids can add to an index: within an older piece, a
-stretch adds one piece and splits the older piece into two."""
+"""Maximum number of pieces that a stretch of consecutive ids adds to an index. If the stretch is
+within an older piece, it adds one piece and splits the older piece into two."""
 
 
 def room_left(file: OpenFile) -> int:
@@ -32,7 +32,7 @@ def room_left(file: OpenFile) -> int:
 
 
 def room_for_drops(file: OpenFile, file_size_bytes: int) -> int:
-    """Return how many bytes of the last file only deletions may use, because they free room.
+    """Return the bytes of the last file that only deletions may use, because deletions free room.
 
     `file_size_bytes` is the usual size of a file.
     """

@@ -1,4 +1,4 @@
-"""Creates slot files ahead of use, and reuses slots that the durable MANIFEST lists as free."""
+"""Creates slots before they are used, and reuses slots that the durable MANIFEST lists as free."""
 
 from __future__ import annotations
 
@@ -44,8 +44,9 @@ class Slots:
 
         The file uses `free_slot`, which the durable MANIFEST must list as free. If `free_slot` is
         None, the file uses a new slot, which is removed after a DiskFullError or TooManyFilesError.
-        Unless `may_take_all` is true, the room for compaction's file must remain, on the device or
-        in one of the free slots `others`. Compaction may use `borrowed_bytes` of this room now.
+        Unless `may_take_all` is true, enough room for the file of compaction must remain, on the
+        device or in one of the free slots `others`. Compaction already uses `borrowed_bytes` of
+        this room.
         If `is_last_resort` is true, the file has a small part of the usual size in addition to
         `needed_bytes`. It may then use the space that is otherwise kept free, so that a bookie with
         a full disk still starts.
@@ -54,7 +55,7 @@ class Slots:
         if is_last_resort:
             size = max(FILE_SIZE_BYTES_MIN, size // LAST_RESORT_FRACTION // 4096 * 4096)
             size += -(-needed_bytes // 4096) * 4096
-            # The start also writes the ledger states and a MANIFEST.
+            # Some room stays free, because the start also writes the ledger states and a MANIFEST.
             kept_free = min(needed_bytes, FILE_SIZE_BYTES_MIN)
         elif not may_take_all:
             room = self._settings.compaction_slot_bytes
@@ -116,7 +117,7 @@ class Slots:
         try:
             handle = await self._files.open(slot)
         except MissingFileError:
-            return 0  # the file was removed, and its next use creates it
+            return 0  # the file was removed; `_prepare` creates it again
         try:
             return await handle.size()
         finally:

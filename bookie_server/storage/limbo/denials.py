@@ -1,9 +1,9 @@
 """Decides whether the bookie may deny that an entry exists.
 
-A ledger in limbo may have lost records, so the bookie answers "unknown". If the doubt has a
-transaction, the record of the ledger in the metadata store may be newer than the loss. Then the
-ledger has lost nothing. So before the bookie first answers "unknown" for a ledger, it reads the
-record of the ledger.
+A ledger in limbo may have lost records, so the bookie answers "unknown". But if the record of the
+ledger in the metadata store is newer than the loss, the ledger has lost nothing. So if the doubt
+has a transaction, the bookie reads the record of a ledger before it first answers "unknown" for the
+ledger.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from bookie_server.storage.wake_ups import call_back
 from ledgerlog_spark.model import Code
 
 ASKED_MAX = 1_000
-"""Maximum number of ledgers with the answer "unknown" that are kept for the repair."""
-COMPARED_MAX = 10_000
-"""Maximum number of ledgers whose comparison is kept. Records of other ledgers are read again."""
-QUESTIONS_MAX = 64
-"""Maximum number of ledgers whose records are read at once. Reads of other ledgers get
+"""Maximum number of ledgers that are listed for the repair because they got the answer
 "unknown"."""
+COMPARED_MAX = 10_000
+"""Maximum number of ledgers for which the comparison with the loss is remembered. For other
+ledgers, the record is read again."""
+QUESTIONS_MAX = 64
+"""Maximum number of ledgers whose records are read at the same time. Reads of further ledgers get
+the answer "unknown"."""
 
 
 class Denials:
-    """Answers for entries, last entries, LACs and lists that the bookie does not have."""
+    """Chooses the answers to requests for entries, LACs and lists that the bookie does not have."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared
@@ -54,8 +56,9 @@ class Denials:
         return rules.denial(cleared, health.doubt, compared) is Denial.COMPARE
 
     def code(self, ledger_id: int, *, was_certain: bool = True) -> Code:
-        """Return the code after a search that found no entry. Call this after any comparison.
+        """Return the code of the answer after a search that found no entry.
 
+        If a comparison with the loss is necessary, it must end before this call.
         `was_certain` is the value of `may_deny` before the search. During the search, a repair or a
         rebuild of an index may have ended. So the bookie denies that an entry exists only if
         `may_deny` was true before the search and is true after it.
@@ -75,9 +78,9 @@ class Denials:
     ) -> None:
         """Decide on the answer after a search that found no entry.
 
-        If the record of the ledger must first be compared, call `again` after the comparison,
-        because the ledger may have got the entry meanwhile. Otherwise call `then` with the code. If
-        the comparison was already made, `again` is None.
+        If the record of the ledger must first be compared with the loss, call `again` after the
+        comparison, because the ledger may have got the entry meanwhile. Otherwise call `then` with
+        the code. If the comparison was already made, `again` is None.
         """
         if again is not None and self.must_compare(ledger_id):
             self.compare(ledger_id, again)
@@ -85,7 +88,7 @@ class Denials:
             then(self.code(ledger_id, was_certain=was_certain))
 
     def compare(self, ledger_id: int, then: Callable[[], None]) -> None:
-        """Compare the record of a ledger with the loss. Call `then`, even after a failure."""
+        """Compare the record of a ledger with the loss, then call `then`, even after a failure."""
         waiting = self._questions.get(ledger_id)
         if waiting is not None:
             waiting.append(then)
@@ -109,7 +112,7 @@ class Denials:
     def take_creation(self, ledger_id: int, created: int, before: Doubt) -> None:
         """Clear a ledger if the transaction `created` of its record is newer than the loss.
 
-        `before` is the doubt when the bookie requested the record.
+        `before` is the doubt at the time when the bookie requested the record.
         """
         epoch = rules.cleared_by_creation(created, before)
         if not epoch:
@@ -118,8 +121,8 @@ class Denials:
         if state is None:
             newer[ledger_id] = max(newer.pop(ledger_id, 0), epoch)
             if len(newer) > COMPARED_MAX:
-                # The ledger returns to limbo. Before the next denial, the record of the ledger is
-                # read.
+                # The oldest ledger in `newer` returns to limbo. Before the bookie denies an entry
+                # of this ledger again, it reads the record of the ledger.
                 ledger_id, _ = newer.popitem(last=False)
                 self._compared.pop(ledger_id, None)
         elif epoch > state.cleared_epoch:

@@ -11,7 +11,7 @@ PAUSE_MS = 1_000
 
 
 class LimboCount:
-    """The number of ledgers in limbo, which is counted in slices after changes."""
+    """The number of ledgers in limbo. After a change, the ledgers are recounted in slices."""
 
     def __init__(self, shared: Shared) -> None:
         self._shared = shared

@@ -1,7 +1,7 @@
-"""Raises and ends the doubt of a directory, and stores its transaction.
+"""Begins and ends epochs of doubt of a directory, and stores the transaction of the doubt.
 
-A raised doubt takes effect at once: from this moment, no answer denies that an entry exists. All
-other work uses only durable epochs, because a crash may remove an epoch that is not durable.
+A new epoch immediately affects answers: from this moment, no answer denies that an entry exists.
+All other work uses only durable epochs, because a crash may remove an epoch that is not durable.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from bookie_server.storage.shared import Shared
 
 
 class Losses:
-    """The doubt of one directory while the bookie serves."""
+    """Changes the doubt of one directory while the bookie runs."""
 
     def __init__(self, shared: Shared, commits: Commits) -> None:
         self._shared = shared
         self._health = shared.health
         self._commits = commits
-        # Called when a raised doubt is durable.
+        # Called when a new epoch of doubt is durable.
         self.on_raised: Callable[[], None] = lambda: None
         # Called when the doubt has changed.
         self.on_change: Callable[[], None] = lambda: None
@@ -35,7 +35,7 @@ class Losses:
         return self._shared.store.current.doubt
 
     async def raise_doubt(self) -> None:
-        """Begin a new epoch, because records may be lost. The epoch is durable on return.
+        """Begin a new epoch of doubt, because records may be lost. It is durable on return.
 
         Raises:
             StorageError: The storage has failed or ended.
@@ -43,7 +43,7 @@ class Losses:
         await self._make_durable(self._raise())
 
     def lose_record(self, file: FinishedFile) -> None:
-        """Raise the doubt, because a record of an unknown ledger is lost in a file.
+        """Begin a new epoch of doubt, because a file has lost a record of an unknown ledger.
 
         The MANIFEST with the new epoch also marks the file.
         """
@@ -79,7 +79,7 @@ class Losses:
             await self._commit(lambda doubt: doubt.epoch > epoch or doubt.transaction > 0)
 
     async def end_doubt(self, epoch: int) -> None:
-        """End the doubt up to `epoch` durably, after a repair has handled all ledgers.
+        """End all epochs of doubt up to `epoch`, after a repair has checked all ledgers.
 
         The MANIFEST has the states of all ledgers. So a ledger with a state stays in limbo until it
         is cleared, even after a crash.
@@ -92,7 +92,7 @@ class Losses:
         await self._commit(lambda doubt: doubt.cleared >= epoch)
 
     async def _commit(self, is_durable: Callable[[Doubt], bool]) -> None:
-        """Commit until the MANIFEST has the change. While the device has no room, try again."""
+        """Commit a MANIFEST with the change. While the device has no room for it, try again."""
         shared = self._shared
         await self._commits.commit_soon()
         while not is_durable(self.durable):

@@ -1,4 +1,4 @@
-"""Reads the metadata of a ledger for a limited time."""
+"""Reads the metadata of a ledger, with a time limit."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from ledgerlog_spark.model import NO_ENTRY, Code
 
 
 class RepairedLedgers:
-    """The reads and writes of a repair in this directory."""
+    """Reads and writes the ledgers of this directory for a repair."""
 
     def __init__(
         self, shared: Shared, keeper: FileKeeper, journal: Journal, reader: Reader, adds: AddPath
@@ -37,10 +37,11 @@ class RepairedLedgers:
         self.on_cleared: Callable[[], None] = lambda: None
 
     def in_limbo(self) -> list[int]:
-        """Return the ids of the ledgers with a state that need a repair, ascending.
+        """Return the ids of the ledgers that have a state and need a repair, in ascending order.
 
         A deleted ledger needs no repair, and stays in limbo until its state is removed. A released
-        ledger may exist, and its record may name this bookie again for entries that are lost.
+        ledger needs a repair: it may exist, and its record may name this bookie again for entries
+        that are lost.
         """
         doubt = self._shared.health.doubt
         if doubt.epoch == 0:
@@ -50,7 +51,7 @@ class RepairedLedgers:
     async def verify_held(
         self, ledger_id: int, entry_ids: Sequence[int], is_intact: Callable[[int, bytes], bool]
     ) -> frozenset[int]:
-        """Return the stored entries with bytes that `is_intact` accepts.
+        """Return the ids of the stored entries whose bytes `is_intact` accepts.
 
         Each entry is read, and the checksums of its record are verified.
         """
@@ -80,16 +81,16 @@ class RepairedLedgers:
     async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
         """Store that a ledger lost nothing up to `epoch`, or that its losses are repaired.
 
-        If the code is OK, the record is synced. All entries that were stored earlier are then also
-        synced. The check epoch does not change, so the next regular add reads the metadata.
+        The code OK means that the record of this call is synced, and all entries that were stored
+        before it. The check epoch does not change, so the next regular add reads the metadata.
         """
         return await self._write(ledger_id, epoch, last_add_confirmed)
 
     async def keep_in_limbo(self, ledger_id: int) -> Code:
         """Write the state of a ledger in limbo. If the code is OK, the state is synced.
 
-        A record is written even if the ledger has a state in memory, because that state may come
-        from a lost record.
+        A record is written even if the ledger has a state in memory, because the record from which
+        that state comes may be lost.
         """
         state = self._shared.state_of(ledger_id)
         return await self._write(ledger_id, state.cleared_epoch, NO_ENTRY)
@@ -105,8 +106,9 @@ class RepairedLedgers:
         done: Future[Code] = self._shared.tasks.future()
 
         def durable(code: Code) -> None:
-            # The state changes in the turn in which the record becomes durable. So the MANIFEST
-            # that finishes the file of the record has the change.
+            # The state changes in the same turn of the event loop in which the record becomes
+            # durable. So the first MANIFEST that lists the record's file as finished has the
+            # change.
             if code is Code.OK:
                 self._apply(ledger_id, epoch, last_add_confirmed)
             resolve(done, code)

@@ -1,8 +1,8 @@
 """Checkpoints: syncs of entry-log files whose groups were written without a sync.
 
-In the write modes `journal` and `unjournaled`, a group is in the page cache when its adds are
-acknowledged. A checkpoint syncs the files, and reports the last synced record. A checkpoint begins
-on request, after an interval, and after a number of written bytes.
+In the write modes `journal` and `unjournaled`, adds are acknowledged while their group may be only
+in the page cache of its entry-log file. A checkpoint syncs these files, and reports the last synced
+record. A checkpoint begins on request, after an interval, and after a number of written bytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class OpenedFiles(Protocol):
 class Checkpoints:
     """Runs the checkpoints of one storage, one after the other.
 
-    `on_synced` gets the last synced record. It is called before waiters are woken.
+    `on_synced` is called with the last synced record, before waiting coroutines continue.
     """
 
     def __init__(
@@ -76,9 +76,9 @@ class Checkpoints:
         self._tasks.spawn("checkpoints' clock", self._tick())
 
     def wrote(self, written: WrittenMark, size_bytes: int, *, is_synced: bool = False) -> None:
-        """Report a group that is in an entry-log file.
+        """Note that a group was written to an entry-log file.
 
-        If it is synced there, all groups before it are synced too.
+        If `is_synced` is true, this group and all groups before it are synced there.
         """
         self._written = written
         if is_synced:

@@ -35,7 +35,7 @@ from bookie_server.storage.shared import Shared
 class ScannedFile:
     """A journal file, and the heads of its needed copies in ascending order of their numbers.
 
-    Copies of records that are synced in entry-log files are not needed, so few heads are kept.
+    A copy is not needed if its records are synced in entry-log files. So `copies` stays short.
     """
 
     handle: File
@@ -43,7 +43,7 @@ class ScannedFile:
     copies: deque[GroupCopy] = field(default_factory=deque)
 
     def take(self, copy: GroupCopy) -> None:
-        """Keep a head, unless it is from an earlier pass through the file."""
+        """Add a head to `copies`, unless it was written in an earlier pass through the file."""
         copies = self.copies
         if copies and copy.number < copies[-1].number:
             return
@@ -126,10 +126,10 @@ async def _scan(shared: Shared, journal: FileSystem, run: BookieRun) -> list[Sca
 
 
 async def _require_whole(handles: list[File], run: BookieRun) -> None:
-    """Raise DamagedDirectoryError if a journal file was cut.
+    """Raise DamagedDirectoryError if a journal file is shorter than its allocated size.
 
-    The files of a run got their size before the MANIFEST named the run. A file that was cut may
-    lack copies at its end, and these copies would look like copies that were never written.
+    The files of a run got this size before the MANIFEST named the run. A shorter file may lack
+    copies at its end, and these copies would look like copies that were never written.
     """
     sizes = {handle.name: await handle.size() for handle in handles}
     name = min(sizes, key=lambda name: sizes[name])
@@ -156,7 +156,10 @@ async def _scan_file(file: ScannedFile, run_id: bytes, journal_file: int) -> Non
 async def copies_in(
     window: FileWindow, run_id: bytes, journal_file: int
 ) -> AsyncIterator[GroupCopy]:
-    """Yield the valid heads in a journal file, by offset; copies of an earlier pass come last."""
+    """Yield the valid heads in a journal file, in the order of their offsets.
+
+    Copies of an earlier pass through the file come after the copies of the last pass.
+    """
     offset = 0
     while offset < window.end:
         data = await window.get(offset, HEAD_SIZE)

@@ -69,7 +69,7 @@ class JournalRing:
         is_synced: bool,
     ) -> None:
         self._files = files
-        # All copies up to this place are synced in entry-log files.
+        # The groups of all copies up to this place are synced in entry-log files.
         self.mark = JournalPlace(0, files[0].handle.name, 0)
         self._path = run.journal
         self._run_id = bytes.fromhex(run.run_id)
@@ -81,7 +81,7 @@ class JournalRing:
         self._number = 0
         self._last_sequence = 0
         self._released = 0  # all records up to this sequence are synced in entry-log files
-        self._turn: Future[None] | None = None  # ends when the previous append has its place
+        self._turn: Future[None] | None = None  # ends when the newest append has its place
         self._room: Future[None] | None = None  # ends when a file may have become free
         self._last_write: Future[None] | None = None  # ends when the newest copy is written or lost
         self._failure: StorageError | None = None  # after a failure, no copy is written
@@ -118,7 +118,7 @@ class JournalRing:
         buffers: Sequence[Buffer],
         sequences: tuple[int, int],
     ) -> JournalPlace:
-        """Write the copy of a group, and return its end. Sync the copy, unless the run syncs later.
+        """Write the copy of a group, and return its end. Unless the run syncs later, sync the copy.
 
         `sequences` are the sequences of the first and the last record. The group must not be larger
         than a journal file.
@@ -175,7 +175,7 @@ class JournalRing:
         return end
 
     async def _make_room(self, size: int) -> None:
-        """If the current file is full, wait until the next file is free, and go to it."""
+        """If the current file is full, wait until the next file is free, and make it current."""
         assert size <= self._size_bytes
         while self._failure is None and self._offset + size > self._size_bytes:
             following = (self._current + 1) % len(self._files)
@@ -196,7 +196,7 @@ class JournalRing:
         """Allow the reuse of files that have no record after `sequence`.
 
         All records up to `sequence` are synced in entry-log files. `mark` is the end of the copy
-        with this record.
+        that contains the record with this sequence.
         """
         self._released = max(self._released, sequence)
         self.mark = mark or self.mark

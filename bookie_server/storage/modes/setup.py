@@ -43,7 +43,7 @@ OnFailed = Callable[[StorageError], None]
 
 
 def number_name(shared: Shared) -> str:
-    """Return the name of the surviving number of a directory. All its runs use this name."""
+    """Return the name of the number in shared memory that all runs of a directory use."""
     return f"ledgerlog-{shared.store.current.directory_id}"
 
 
@@ -77,8 +77,8 @@ class Journals:
         If it does not exist, `advice` ends the error message.
 
         Raises:
-            DirectoryLockedError: Another process has locked it.
-            MissingJournalError: It does not exist.
+            DirectoryLockedError: Another process has locked the directory.
+            MissingJournalError: The directory does not exist.
         """
         if path not in self._open:
             assert self.shared.open_directory is not None, "this storage has no journal"
@@ -95,7 +95,7 @@ class Journals:
         return self._open[path]
 
     async def needed(self, run: BookieRun) -> FileSystem:
-        """Return the journal of the last run, which did not stop cleanly."""
+        """Return the journal directory of the last run, which did not stop cleanly."""
         return await self.at(
             run.journal,
             "The last run did not stop cleanly, so its newest entries may be only there. "
@@ -103,10 +103,10 @@ class Journals:
         )
 
     async def remove_files(self, *, kept: str) -> None:
-        """Remove the files of all runs that the MANIFEST lists, except the files of the run `kept`.
+        """Remove the journal files of all runs that the MANIFEST lists, except of the run `kept`.
 
-        If a directory cannot be used now, the MANIFEST still lists it, and the next start tries
-        again. Files of other runs are not touched: they belong to a copy of the directory.
+        If a journal directory cannot be used now, the MANIFEST still lists it, and the next start
+        tries again. Files of other runs stay, because they belong to a copy of this directory.
         """
         shared = self.shared
         for journal in shared.journals:
@@ -145,7 +145,8 @@ def journals_of(manifest: Manifest, *, is_moved: bool) -> tuple[RunJournal, ...]
 def require_own_directory(shared: Shared) -> None:
     """Refuse a copy of a directory if the last run needs data outside of the directory.
 
-    These data may belong to the original directory: a journal, or a surviving number.
+    These data are a journal or a number in shared memory. They may belong to the original
+    directory.
 
     Raises:
         MovedDirectoryError: The directory was moved or copied after an unclean end.
@@ -171,8 +172,8 @@ class TakenOver:
 
     Attributes:
         proved_upto: The largest sequence that the last run may have acknowledged, as its journal or
-            its surviving number proves. It is 0 after a clean stop, after a run in direct mode, and
-            if nothing is proved.
+            its number in shared memory proves. It is 0 after a clean stop, after a run in direct
+            mode, and if nothing is proved.
         loss: The reason why records of the run may be lost; "" if no record is lost.
     """
 
@@ -195,7 +196,7 @@ async def take_over(shared: Shared, journals: Journals) -> TakenOver:
     number = await shared.files.surviving_number(number_name(shared), run.run_id)
     try:
         # The records that survived are synced, and are read from the device, even if other records
-        # are lost. Otherwise, a repair could find an entry that is only in the cache.
+        # are lost. Without this, a repair could count an entry as stored that is only in the cache.
         await _sync_open_files(shared)
     except SyncFailedError:
         if number is not None:
@@ -250,9 +251,9 @@ class Mode:
             self.checkpoints.start()
 
     def note_loss(self, error: StorageError, unfinished: Collection[str]) -> None:
-        """Record an error that may have lost written groups of the files `unfinished`.
+        """Record an error if it may have lost written groups of the files `unfinished`.
 
-        Other failures, such as a failed MANIFEST, lose no entry.
+        Other errors, such as a failed write of the MANIFEST, lose no entry.
         """
         is_loss = isinstance(error, SyncFailedError) and error.fields.get("path") in unfinished
         if is_loss and isinstance(self.writer, UnsyncedWriter):
@@ -297,7 +298,7 @@ async def prepare_mode(
     on_synced: OnSynced,
     on_failed: OnFailed,
 ) -> Mode:
-    """Create the durable files and the durable number that the write mode of a run needs.
+    """Create the journal files and the number in shared memory, if the write mode needs them.
 
     Raises:
         StartupError: The journal's device has no room.
@@ -328,7 +329,7 @@ async def prepare_mode(
 
 
 async def require_journals(shared: Shared, journals: Journals) -> None:
-    """Lock the journal directories that the start needs, of the last run and of the new run.
+    """Lock the journal directories of the last and of the new run, as far as the start needs them.
 
     The directory of the new run must not have files of other bookies.
 

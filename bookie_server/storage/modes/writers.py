@@ -19,7 +19,7 @@ from bookie_server.storage.modes.recorded_run import RecordedRun
 from bookie_server.storage.modes.ring import JournalPlace, JournalRing
 
 HAS_FAILED = -1
-"""Value of the surviving number of a run that may have lost written groups."""
+"""Value of the number in shared memory if the run may have lost written groups."""
 
 
 @dataclass(slots=True)
@@ -32,13 +32,13 @@ class Group:
     records: Sequence[JournalRecord]
 
     def written(self, place: JournalPlace | None) -> WrittenMark:
-        """Return the last record. If the group has a copy, `place` is the end of the copy."""
+        """Return the mark of the last record. `place` is the end of the group's copy, if any."""
         last = self.records[-1]
         return WrittenMark(last.sequence, last.ticket, place)
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the group in its file."""
+        """Number of bytes of the group in its entry-log file."""
         return sum(map(len, self.buffers))
 
 
@@ -66,7 +66,7 @@ class GroupWriter(Protocol):
         """
 
     def sync_soon(self) -> None:
-        """Sync the written groups, unless `write` returns only after a sync."""
+        """Request a sync of the written groups, unless `write` returns only after a sync."""
 
     async def sync_now(self) -> None:
         """Wait until all written groups are synced, or the storage has failed."""
@@ -76,10 +76,10 @@ class SyncedWriter:
     """A writer whose groups are synced when `write` returns."""
 
     def sync_soon(self) -> None:
-        """Do nothing: all groups are synced."""
+        """Do nothing, because all written groups are synced."""
 
     async def sync_now(self) -> None:
-        """Do nothing: all groups are synced."""
+        """Do nothing, because all written groups are synced."""
 
 
 class DirectWriter(SyncedWriter):
@@ -92,9 +92,9 @@ class DirectWriter(SyncedWriter):
 
 
 class JournalWriter(SyncedWriter):
-    """Writes and syncs a copy of a group in a journal file, then writes the group in its file.
+    """Syncs a copy of a group in a journal file, then writes the group in its entry-log file.
 
-    The copy is written first, so each record in the entry-log file was in the journal.
+    The copy is written first, so a record is in the journal before it is in the entry-log file.
     """
 
     def __init__(self, ring: JournalRing, checkpoints: Checkpoints) -> None:
@@ -165,9 +165,9 @@ class UnsyncedWriter:
         await self._checkpoints.sync_now()
 
     def fail(self) -> None:
-        """Record that written groups may be lost. Then the next start does not trust the files.
+        """Record that written groups may be lost, so that the next start does not trust the files.
 
-        If all written groups are synced, a failure loses no group.
+        If all written groups are synced, do nothing, because a failure then loses no group.
         """
         if self._checkpoints.is_synced:
             return

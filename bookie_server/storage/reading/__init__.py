@@ -4,6 +4,6 @@
 - `reads`: finds and reads entries. `readings`: runs the generators of `reads`.
 - `recent`: keeps the newest bodies of the journal in memory.
 - `stretches`: combines reads of single entries that arrived together.
-- `entry_spans`: decides which bytes of an entry a read of slices gets from the file, and splits the
-  bytes of several entries.
+- `entry_spans`: decides which bytes of an entry a request for slices reads from the file, and
+  splits bytes into entries.
 """

@@ -60,7 +60,7 @@ class FailedRead:
         return code_of_failure(error)
 
     def code_unless_certain(self, code: Code) -> Code:
-        """Return the code for an entry that was not found. Report the entry if it may be stored."""
+        """Return the code if no entry was found. Report a failure if the entry may be stored."""
         if code is not Code.IO_ERROR:
             return code
         return self.code_of(unknown_entries(self.ledger_id))
@@ -95,12 +95,12 @@ class ReadAnswers:
             )  # fmt: skip
 
     def read_together(self, request: StoredReads, on_some: OnReadSome) -> int:
-        """Read the first entries of a request, and return the number of these entries.
+        """Read the requested entries from the first on, up to a limit, and return their number.
 
-        Each stretch of entries is one reading, so a stretch that is read from the device does not
-        delay the other stretches. At most `STRETCHES_PER_CALL_MAX` stretches are read, because each
-        needs a look-up. If `size_bytes_max` bytes are reached after a stretch, no further stretch
-        begins.
+        Each stretch of entries has a reading of its own, so a stretch that is read from the device
+        does not delay the other stretches. At most `STRETCHES_PER_CALL_MAX` stretches are read,
+        because each stretch needs a search. After a stretch that reaches `size_bytes_max` bytes, no
+        further stretch is read.
         """
         ledger_id, ids = request.ledger_id, request.entry_ids
         state = self._states.get(ledger_id)
@@ -134,7 +134,7 @@ class ReadAnswers:
         )
 
     def _read_one(self, ledger_id: int, entry_id: int, peer: object, on_some: OnReadSome) -> None:
-        """Read an entry again after a comparison."""
+        """Read an entry again, after the ledger's record was compared with the loss."""
 
         def on_done(code: Code, entry: bytes | None) -> None:
             on_some(code, (entry_id,), () if entry is None else (entry,))
@@ -230,7 +230,7 @@ class ReadAnswers:
     def _when_safe(
         self, ledger_id: int, fence_key: bytes | None, then: Callable[[Code], None]
     ) -> None:
-        """Call `then` after all earlier adds are durable. If there is a key, fence first."""
+        """Call `then` after all earlier adds are durable. If a key is given, first set a fence."""
         state = self._states.get(ledger_id)
         if fence_key is not None:
             self._fences.fence(ledger_id, fence_key, then)

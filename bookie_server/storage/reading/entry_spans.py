@@ -13,7 +13,7 @@ HEAD_SIZE_BYTES = 24
 
 
 def near_spans(ranges: Sequence[tuple[int, int]], size_bytes: int) -> list[tuple[int, int]]:
-    """Return the spans (start, end) of an entry to read: its head, and all ranges in the entry.
+    """Return the spans (start, end) of an entry that must be read for its head and the `ranges`.
 
     Ranges with less than a chunk between them are read together, because the bookie verifies whole
     chunks.
@@ -63,5 +63,8 @@ def split(data: bytes, lengths: Sequence[int]) -> list[bytes]:
 
 @lru_cache(maxsize=8)
 def _alike(length: int, count: int) -> Struct:
-    """Return a format for entries of one length, which splits three times as fast as a loop."""
+    """Return a format that splits `count` entries of the same length.
+
+    It is three times as fast as a loop.
+    """
     return Struct(f"{length}s" * count)

@@ -1,4 +1,4 @@
-"""Runs readings. A reading is a generator that yields a `Need` for its next bytes (`reads.py`)."""
+"""Runs readings: generators that yield a `Need` each time that they need bytes (`reads.py`)."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from bookie_server.storage.wake_ups import guarded, resolve
 R = TypeVar("R")
 
 NEEDS_PER_TURN = 8
-"""Number of index blocks (3,272 pieces) that a listing of a ledger's entry ids reads before other
-tasks run."""
+"""Number of index blocks (together 3,272 pieces) that a listing of a ledger's entry ids reads
+before other tasks run."""
 
 RECORDS_PER_TURN = 64
 """Number of records that readings of one kind read before other tasks run. With 4,096 entries in
 each record, these reads take 1 to 6 ms."""
 
 RECORD_BYTES = 65_536
-"""Number of bytes that count as one record. For each such number of bytes, an entry counts as one
-more record, because copying and sending 4 MiB takes milliseconds."""
+"""Number of bytes for which an entry counts as one further record, because copying and sending
+4 MiB takes milliseconds."""
 
 
 class Readings:
@@ -158,7 +158,7 @@ async def finish(
 ) -> R:
     """Run a reading to its end, and wait for all bytes that it needs.
 
-    A file from which the reading has read from the device is not freed before the end.
+    If the reading reads a file from the device, this file is not freed before the reading ends.
 
     `need` is the first need if the reading has already begun. `give_way` is called after each
     `NEEDS_PER_TURN` needs. `wait_in_line` is called with 0 after each portion, and with the number
@@ -179,7 +179,7 @@ async def finish(
                     try:
                         data = await need.handle.read(need.offset, need.size)
                     except FreedFileError as error:
-                        need = reading.throw(error)  # the entry is looked up again
+                        need = reading.throw(error)  # searches for the entry again
                         continue
                     if wait_in_line is not None:
                         await wait_in_line(len(data))

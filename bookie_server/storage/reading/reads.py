@@ -1,7 +1,8 @@
 """Finds and reads stored entries.
 
-A reading is a generator that yields a `Need` for its next bytes. While the bytes are in the page
-cache, the reading runs within the call that starts it. After that, it continues in a coroutine.
+A reading is a generator that yields a `Need` each time that it needs bytes. While these bytes are
+in the page cache, the reading runs within the call that starts it. From the first bytes that are
+not in the page cache, it continues in a coroutine.
 """
 
 from __future__ import annotations
@@ -68,10 +69,10 @@ SLICES_READ_SIZE_BYTES_MAX = 8 << 20
 """Maximum number of bytes that one request for slices reads, in whole chunks. The answer ends
 before the entry that would exceed this number."""
 PORTION_SIZE_BYTES = 1 << 20
-"""Number of bytes that a reading of slices handles before other tasks run."""
+"""Number of bytes that a request for slices reads before other tasks run."""
 LOOKS_MAX = 8
-"""Maximum number of searches of a reading for its entry. A search is repeated if garbage collection
-or compaction frees the file that it found."""
+"""Maximum number of times that a reading searches for its entry. It searches again if garbage
+collection or compaction frees the file in which it found the entry."""
 
 
 class Found(NamedTuple):
@@ -80,7 +81,7 @@ class Found(NamedTuple):
     handle: PooledFile
     record: JournalRecord
     place: int  # index of the entry in the record
-    following: int  # number of next entries whose newest copies follow in the record
+    following: int  # number of next entries that have their newest copies in the same record
 
 
 class Reader:
@@ -101,7 +102,8 @@ class Reader:
     ) -> Generator[Need, bytes, Found | None]:
         """Return the place of an entry, or None if no file holds the entry.
 
-        The caller also reads at most `following_max` later entries from the same record.
+        `following_max` is the maximum number of later entries that the caller also reads from the
+        same record.
         """
         holder, full = self._keeper.active, self._keeper.full
         opened = self._keeper.opened
@@ -143,7 +145,7 @@ class Reader:
         opened: Sequence[OpenFile],
         finished: Sequence[tuple[FinishedFile, LedgerTotal | None]],
     ) -> Generator[Need, bytes, int]:
-        """Return the number of `ids` before the first id that has a copy with a larger origin."""
+        """Return the number of `ids` before the first id that has a copy newer than `origin`."""
         for open_file in opened:
             ids = range(ids.start, open_file.index.first_newer(ledger_id, ids, origin))
         for file, total in finished:
@@ -161,7 +163,7 @@ class Reader:
                 ids = range(ids.start, (yield from first_newer(file, ledger_id, ids, origin)))
             except CorruptRecordError as error:
                 self._damage(error, file.identity, file)
-                return 0  # each of the other entries is looked up alone
+                return 0  # so the reading searches for each later entry separately
             self._note_blocks(file)
         return len(ids)
 
@@ -176,11 +178,11 @@ class Reader:
         return piece
 
     def _note_blocks(self, file: FinishedFile) -> None:
-        """Keep the newest cached index blocks of all files, and drop the other blocks."""
+        """List a file's new index blocks as cached. Above the limit, drop the oldest blocks."""
         for number in reversed(file.blocks):
             key = (file.entry.file_id, number)
             if key in self._blocks:
-                break  # the blocks before it are known too
+                break  # the file's older blocks are already listed
             self._blocks[key] = file
         while len(self._blocks) > BLOCKS_CACHED_MAX:
             (_, number), owner = self._blocks.popitem(last=False)
@@ -242,7 +244,7 @@ class Reader:
         return entry
 
     def compare(self, request: StoredAdd) -> Generator[Need | None, bytes, tuple[bool, bool]]:
-        """Return whether a run is stored with the same bytes, and whether an entry differs.
+        """Return whether a run is stored with the same bytes, and whether a stored entry differs.
 
         The reading ends when the result is known. For entries that recovery writes back, it usually
         ends after the first entry, because recovery changes the LAC in the headers. The reading
@@ -265,7 +267,7 @@ class Reader:
         return is_repeated, False
 
     def read_batch(self, request: StoredBatchRead) -> Generator[Need | None, bytes, list[bytes]]:
-        """Return the consecutive entries that fit, or none if the first entry is not stored.
+        """Return the consecutive entries that fit. If the first is not stored, the list is empty.
 
         The result ends after `RECORDS_PER_BATCH_MAX` records, and before a damaged entry that is
         not the first. The reading yields None after each `RECORDS_PER_PORTION` records, so that
@@ -301,7 +303,7 @@ class Reader:
     def read_slices(self, request: StoredSliceRead) -> Generator[Need | None, bytes, list[bytes]]:
         """Return one bytes object for each entry that fits: its slices, one after another.
 
-        If the first entry is not stored, return nothing. Only the chunks of the record that contain
+        If the first entry is not stored, the list is empty. Only the chunks of the record that hold
         the slices or the head of the entry are read and verified. Bytes after the end of an entry
         are left out. The result ends before a missing or damaged entry that is not the first, and
         before more than `SLICES_READ_SIZE_BYTES_MAX` bytes are read. The reading yields None after
@@ -348,7 +350,8 @@ class Reader:
     ) -> Generator[Need, bytes, bytes]:
         """Return the bytes of `ranges` of an entry, one range after another.
 
-        `spans` cover the ranges and the head of the entry: the chunks that contain them are read.
+        `spans` cover the ranges and the head of the entry. All chunks that contain bytes of these
+        spans are read.
         `ids` contains the ledger id and the entry id.
         """
         start, _ = found.record.span_of(found.place)
@@ -369,7 +372,7 @@ class Reader:
                 last = first + left[0][1]
                 joined.write(data[max(0, first - at) : min(last, until) - at])
                 if last > until:
-                    break  # the next chunk has the rest
+                    break  # the next chunk has the further bytes of the range
                 left.popleft()
         return joined.getvalue()
 
@@ -382,7 +385,7 @@ class Reader:
         return split(data, record.lengths[found.place : found.place + count])
 
     def body_of(self, found: Found, start: int, end: int) -> Generator[Need, bytes, bytes]:
-        """Return verified bytes of the body of a record."""
+        """Verify the bytes from `start` to `end` of a record's body, and return them."""
         record = found.record
         if record.body is not None:
             return bytes(memoryview(record.body)[start:end])
@@ -449,8 +452,8 @@ class Reader:
             joined = runs[0]
         else:
             spans = merge(*runs)
-            # The loop ends above the allowed number, because the lists of all files are also in
-            # memory.
+            # The loop ends when there are more than `count_max` stretches. This limits the memory,
+            # because the lists of all files are in memory too.
             while len(joined) <= count_max and (part := list(islice(spans, slices.UNITS_PER_TURN))):
                 joined.extend(part)
                 await self._shared.give_way()
@@ -466,7 +469,7 @@ class Reader:
 
 
 def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
-    """Run a reading. Run it again if its file was freed, at most `LOOKS_MAX` times in all."""
+    """Run the reading `look`. If its file was freed, run it again, at most `LOOKS_MAX` times."""
     for _ in range(LOOKS_MAX - 1):
         with suppress(FreedFileError):
             return (yield from look())
@@ -474,7 +477,7 @@ def again(look: Callable[[], Generator[N, bytes, R]]) -> Generator[N, bytes, R]:
 
 
 def fitting(found: Found, count_max: int, budget: int, *, is_first: bool) -> tuple[int, int]:
-    """Return how many entries from `found` on fit into `budget`, and the rest of the budget."""
+    """Return how many entries from `found` on fit into `budget`, and the bytes that are left."""
     available = min(found.following + 1, count_max)
     lengths = found.record.lengths[found.place : found.place + available]
     size_bytes = sum(lengths) + ENTRY_LENGTH_SIZE_BYTES * len(lengths)

@@ -1,4 +1,4 @@
-"""Stretches of entries that are read with one look-up, for reads that arrive together."""
+"""Stretches of entries that are read with one search, for requests that arrive together."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from bookie_server.storage.reading.readings import RECORDS_PER_TURN
 from bookie_server.storage.reading.reads import Reader
 
 Results = list[bytes | StorageError | None]
-"""For each entry: its bytes, None if no file holds it, or the error of its read."""
+"""The result for each entry: the bytes of the entry, None if no file holds the entry, or the error
+of its read."""
 
 STRETCH_SIZE_BYTES_MAX = 1 << 20
 """Maximum distance from the first to the last byte of a stretch."""
@@ -104,7 +105,8 @@ class Stretch:
 def read_stretch(reader: Reader, stretch: Stretch) -> Generator[Need | None, bytes, Results]:
     """Read the entries of a stretch.
 
-    The stretch grows when the record of its first entry is found, unless it is fixed by then.
+    When the record of the first entry is found, further entries become a part of the stretch,
+    unless `is_fixed` is set.
     """
     try:
         return (yield from _read_at_once(reader, stretch))

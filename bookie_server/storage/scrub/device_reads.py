@@ -1,4 +1,4 @@
-"""Reads a file past the page cache, at the rate of the scrub."""
+"""Reads a file from the device instead of the page cache, at the rate of the scrub."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bookie_server.storage.shared import Shared
 
 PAGE_SIZE_BYTES = 4_096
 UNREADABLE_PAGES_MAX = 1_024
-"""Maximum number of unreadable pages of a file. If there are more, the device has failed, and the
-file is not verified."""
+"""Maximum number of unreadable pages of a file. If a file has more unreadable pages, the device
+counts as failed, and the file is not verified."""
 
 
 class DeviceReads:
@@ -54,7 +54,8 @@ class DeviceReads:
         return data
 
     def _require_time(self) -> None:
-        # The device may need many seconds for a page that it cannot read.
+        # Check this before each read, because the device may need many seconds for a page that it
+        # cannot read.
         if self._pace.must_end:
             raise StorageError("the scrub ends, because the storage ends", path=self._handle.name)
 

@@ -28,7 +28,7 @@ from bookie_server.storage.shared import Shared
 from bookie_server.storage.slices import parts
 
 OnDamaged = Callable[[FinishedFile, int, int, Sequence[int]], None]
-"""Gets a file, the offset of a record, a ledger, and the damaged live entries of the record."""
+"""A function that gets a file, the offset of a record, its ledger and its damaged live entries."""
 
 
 class FileOutcome(Enum):
@@ -39,7 +39,7 @@ class FileOutcome(Enum):
     FREED = "freed"
     """The file was freed."""
     TAKEN = "taken"
-    """Compaction copies the file."""
+    """Compaction is copying the file."""
     INDEX_DAMAGED = "index_damaged"
     """The index must be rebuilt."""
     UNREADABLE = "unreadable"
@@ -66,8 +66,8 @@ class FileCheck:
         self._on_damaged = on_damaged
         self._reads = DeviceReads(shared, file, pace)
         self._pointers = Pointers()
-        # A copy in an older file with the same origin supersedes no entry, because reads prefer the
-        # newer file.
+        # A copy with the same origin sequence in an older file does not supersede an entry, because
+        # reads prefer the newer file.
         older = {each.entry.file_id for each in keeper.finished} - {file.entry.file_id}
         older = {file_id for file_id in older if file_id < file.entry.file_id}
         self._live = LiveEntries(shared, keeper, pace, older)
@@ -96,7 +96,7 @@ class FileCheck:
         return None if file_id in self._keeper.finished else FileOutcome.FREED
 
     async def _take_pointers(self) -> FileOutcome | None:
-        """Read the index.
+        """Read the pointers of the index. Return an outcome only if the check must end now.
 
         Raises:
             CorruptRecordError: The index is damaged.
@@ -151,7 +151,7 @@ class FileCheck:
         return FileOutcome.INDEX_DAMAGED if is_wrong else FileOutcome.WHOLE
 
     def _is_wrong(self, wrong: list[Pointer]) -> bool:
-        """Count pointers to other records, and return whether a rebuild corrects the index."""
+        """Count the pointers `wrong`, and return whether the index must be rebuilt."""
         self._shared.counters.scrub_wrong_pointers += len(wrong)
         return bool(wrong) and self._file.rebuilt is None
 

@@ -1,4 +1,4 @@
-"""Reads and writes the file that keeps the position of the scrub.
+"""Reads and writes the file that stores the position of the scrub.
 
 The position is only a hint. If the file is lost, damaged or cannot be written, the next start
 begins a new pass. So errors of the file are ignored.
@@ -32,7 +32,7 @@ async def load_position(files: FilePool) -> ScrubPosition:
 
 
 async def keep_position(files: FilePool, position: ScrubPosition) -> None:
-    """Store the position. A torn write counts as damage."""
+    """Store the position. If only a part is written, the file counts as damaged."""
     with contextlib.suppress(StorageError):
         handle = await files.open(NAME, create=True)
         try:

@@ -21,7 +21,7 @@ class LiveRecount:
         self._rebuilds = rebuilds
 
     async def recount(self, file: FinishedFile) -> None:
-        """Correct the live bytes of a file that is neither owned by compaction nor in doubt."""
+        """Correct the live bytes of a file, unless compaction owns it or the file is in doubt."""
         for is_right in self._compared(file):
             if not self._may_count(file):
                 return
@@ -40,7 +40,8 @@ class LiveRecount:
     def _compared(self, file: FinishedFile) -> Iterator[bool]:
         """For each slice of ledgers, yield whether the numbers of these ledgers are correct.
 
-        A drop changes a tombstone and the live bytes in the same turn, so each slice is exact.
+        A drop changes a tombstone and the live bytes in the same turn of the event loop, so each
+        slice is exact.
         """
         live, tombstone_of, rebuilt = file.live, self._shared.states.tombstone_of, file.rebuilt
         yield file.live_bytes == live.total()

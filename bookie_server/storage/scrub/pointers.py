@@ -36,7 +36,7 @@ class Pointer(NamedTuple):
         )
 
     def piece(self) -> Piece[int]:
-        """Return the piece of the index."""
+        """Return the pointer as a piece of the index."""
         return Piece(self.first, self.last, self.origin, self.offset, self.place)
 
 
@@ -44,7 +44,7 @@ _NUMBERS = len(Pointer._fields)
 
 
 class Pointers:
-    """The pointers of a file. They are packed: each pointer takes 48 bytes."""
+    """The pointers of a file, in arrays. Each pointer takes 48 bytes."""
 
     def __init__(self) -> None:
         self._regions: dict[int, array[int]] = {}

@@ -27,7 +27,7 @@ BUSY_PAUSE_MS = 1_000
 class Scrubbed:
     """The result of the part of a pass that this process has made."""
 
-    is_whole: bool = False  # the pass has reached its last file
+    is_whole: bool = False  # whether the pass has ended
     files: int = 0  # files that were read
     files_skipped: int = 0  # files that could not be read in several attempts
     bytes_read: int = 0
@@ -52,11 +52,11 @@ class Scrubber:
         self._is_wanted = False
         self._waiting: list[Future[None]] = []
         self.is_running = False
-        self.files_left = 0  # files of the running pass that it has not read
+        self.files_left = 0  # number of files that the running pass has not read
         self.position = ScrubPosition()
         self.damaged = DamagedEntries()
         self.on_scrubbed: Callable[[Scrubbed], None] = lambda _scrubbed: None
-        # Called with the name of a file, a ledger and its damaged entries.
+        # Called after damage was found, with the file's name, a ledger and its damaged entries.
         self.on_damaged: Callable[[str, int, Sequence[int]], None] = lambda *_: None
 
     @property
@@ -65,7 +65,7 @@ class Scrubber:
         return len(self.damaged)
 
     async def load(self) -> None:
-        """Read the position that the last process kept, unless it was already read."""
+        """Read the position that the last process stored, unless it was already read."""
         if not self._is_loaded:
             position = await load_position(self._shared.files)
             if not self._is_loaded:  # two calls may have read the file at the same time
@@ -79,13 +79,13 @@ class Scrubber:
         await done
 
     def request(self) -> None:
-        """Continue the pass that has not ended, or begin a new pass. A running pass continues."""
+        """Continue a pass that was interrupted, or begin a new pass. If a pass runs, do nothing."""
         if not self.is_running:
             self._is_wanted = True
             self._start()
 
     def scrub_when_due(self) -> None:
-        """Start the pass that is due by its interval, if one is due."""
+        """If the interval of the scrub has passed, start a pass."""
         is_enabled = self._shared.settings.scrub_interval_ms > 0
         if is_enabled and not self.is_running and (not self._is_loaded or self._is_due):
             self._start()
@@ -193,8 +193,8 @@ class Scrubber:
     def note_read(self, ledger_id: int, entry_id: int, error: CorruptRecordError) -> None:
         """Request the repair of an entry that a read found damaged.
 
-        The newest entries are in files that the scrub does not read yet. A start checks them. The
-        error of a damaged index has no offset. The index is rebuilt.
+        The entry is repaired only if its file is finished. The next start checks all other files.
+        If the error has no offset, the index is damaged, which is rebuilt instead.
         """
         slot, offset = error.fields.get("path"), error.fields.get("offset_bytes")
         if offset is None:
