@@ -15,7 +15,7 @@ class ReadOnlyReason(Enum):
 
 
 class ReadOnlySwitch:
-    """Makes a storage read-only while at least one reason holds."""
+    """Makes a storage read-only while there is at least one reason."""
 
     def __init__(self, storage: BookieStorage) -> None:
         self._storage = storage

@@ -30,7 +30,7 @@ POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; frame-ancestors 'none'"
 )
-"""The page loads nothing from elsewhere, and no other page may embed it."""
+"""Content security policy: the page loads nothing from other servers, and no page may embed it."""
 HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -242,7 +242,7 @@ class AdminApplication:
 
 
 def _request(environ: WSGIEnvironment) -> Request:
-    """Read the body of a request."""
+    """Return a request with its body."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdecimal()) or environ.get("HTTP_TRANSFER_ENCODING"):
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request needs a Content-Length")

@@ -84,7 +84,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether a new connection is allowed. The base class closes other connections."""
+        """Return whether a new connection is allowed. If not, the base class closes it."""
         del client_address
         with self._lock:
             if len(self._until) >= CONNECTIONS_MAX:
@@ -120,7 +120,7 @@ class _Handler(WSGIRequestHandler):
     """Reads one request of one connection, up to REQUEST_BYTES_MAX.
 
     If the bytes of a request end early, Python's server treats them as a whole head. This class
-    drops a request without its whole head, because the lost part may change the meaning of the
+    drops a request with an incomplete head, because the missing part may change the meaning of the
     request.
     """
 

@@ -38,7 +38,7 @@ class FairSlots:
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.count = 0
-        self.refused = 0  # only increases
+        self.refused = 0  # total number of refused calls
         self.ended = 0  # total number of calls ended to give their place to another peer
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
@@ -142,12 +142,12 @@ class _Call:
         assert task is not None, "calls are handled by tasks"
         self.context = context
         self.peer: str = context.peer()
-        self.is_sending = False  # the library may hold a reply of the call
+        self.is_sending = False  # whether the library may hold a reply of the call
         self._task = task
         self._end_stuck = end_stuck
 
     def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
-        """Return a place that is not taken yet. A kept place is freed after the reply is sent."""
+        """Return a place for `async with`. If `is_kept`, it is freed after the reply is sent."""
         return _Place(slots, self, is_kept=is_kept)
 
     def end(self) -> None:

@@ -1,4 +1,4 @@
-"""The calls about limbo: the list of ledgers, the acceptance of a loss, and a new doubt."""
+"""The calls about limbo: list ledgers, accept a loss, and begin a new epoch of doubt."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TEXT_MAX: Final = 2_000
 
 
 class DoubtStorage(RepairStorage, Protocol):
-    """A storage with a doubt that an operator may raise."""
+    """A storage for which an operator can begin a new epoch of doubt."""
 
     async def raise_doubt(self) -> None:
-        """Begin a new epoch, because records may be lost. The epoch is durable on return."""
+        """Begin an epoch of doubt, because records may be lost. The epoch is durable on return."""
 
 
 class LimboCalls:

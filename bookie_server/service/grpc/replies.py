@@ -105,7 +105,7 @@ class Batches:
     async def at_once(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries if the lane has room for all requested bytes now, otherwise none."""
+        """Return entries if the lane has room for all requested bytes now, otherwise no entries."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)
@@ -131,7 +131,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call ended before the read. The read needed the bytes until now.
+                # The call ended before the read ended. The read needed the bytes until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))

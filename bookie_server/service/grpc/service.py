@@ -1,7 +1,7 @@
 """Answers the calls of `control.proto` from storage.
 
-The service runs on the event loop of the v2 server, and uses the same storage and the same lanes. A
-bad request gets BAD_REQUEST and changes nothing.
+The service runs on the event loop of the v2 server, and uses the same storage and the same lanes.
+An invalid request gets the answer BAD_REQUEST and changes nothing.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
     ) -> pb.LacReply:
-        """Return the largest last add confirmed that this bookie has received."""
+        """Return the largest last add confirmed that this bookie has received for a ledger."""
         del context
         code, lac = Code.BAD_REQUEST, NO_ENTRY
         if _are_ids(request.ledger_id):
@@ -197,10 +197,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """Send the last add confirmed (LAC) if it is above `previous`, and again after it grows.
+        """Send the last add confirmed (LAC) if it is above `previous`, and each time it has grown.
 
-        One message may cover several changes. The head of the answer is sent immediately, to show
-        that the watch has a place.
+        One message may cover several changes. The head of the answer is sent immediately, which
+        shows the client that the watch is accepted.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()
@@ -273,7 +273,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return the entries, or no entries if they are too large or the lane is nearly full."""
+        """Return the confirmed entries.
+
+        The result is empty if the entries are too many or too large, or if the lane is not ample.
+        """
         is_small = request.size_bytes_max and request.count_max <= RUN_ENTRIES_MAX
         if not is_small or not share.budget.is_ample:
             return (), (share, 0)

@@ -86,7 +86,7 @@ class StuckCalls:
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down the connections from `peers` to a port of this bookie, and count these connections.
+    """Shut down the connections from `peers` to a port of this bookie, and return their number.
 
     This takes milliseconds. The peers are named as in gRPC, such as `ipv4:127.0.0.1:4711` and
     `ipv6:%5B::1%5D:4711`.

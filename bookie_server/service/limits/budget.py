@@ -6,9 +6,10 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
 2. Beyond the reserve, a request is granted only if the share then holds at most half of the bytes
    that were free before the request. So one large request gets at most half of the lane. With small
-   requests, a single share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In
-   the same way, all shares of one host (an address) together then hold at most twice the bytes that
-   were free. So with small requests, a third of the lane is left to other hosts.
+   requests, a single share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). A
+   request is also granted only if all shares of its host (an address) then together hold at most
+   twice the bytes that were free before it. So with small requests, a third of the lane is left to
+   other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
@@ -47,7 +48,7 @@ class Budget:
     """The bytes of one lane.
 
     Invariant: `shared_bytes` is the sum of the bytes of all shares, without the bytes within their
-    reserves. Only bytes of `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
+    reserves. Only `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
     """
 
     name: str  # name in metrics
@@ -60,7 +61,7 @@ class Budget:
     refusals: int = field(default=0, init=False)  # number of requests refused without a wait
     # Called when a share begins to wait, or when a request is refused.
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
-    waiting: list[Share] = field(default_factory=list, init=False)  # waiting shares, by place
+    waiting: list[Share] = field(default_factory=list, init=False)  # in order of `place`
     # Time of the fair queue: each grant to a waiting share adds the cost of its bytes, divided by
     # the number of shares that waited at that moment.
     virtual_time: int = field(default=0, init=False)
@@ -117,7 +118,7 @@ class Budget:
         return self._hosts.get(share.host, 0) * hosts <= self.size_bytes_max
 
     def count(self, share: Share, size_bytes: int) -> None:
-        """Change the number of bytes that a share holds."""
+        """Add `size_bytes`, which may be negative, to the bytes that a share holds."""
         before = max(0, share.held_bytes - share.reserve_bytes)
         share.held_bytes += size_bytes
         self.held_bytes += size_bytes
@@ -156,7 +157,7 @@ class Share:
 
     budget: Budget
     host: str  # the peer's address, without its port
-    reserve_bytes: int  # always granted
+    reserve_bytes: int  # bytes that are always granted
     # Maximum size of the share while the lane is more than half full.
     trusted_bytes: int = field(default=TRUSTED_BYTES_FIRST, init=False)
     held_bytes: int = field(default=0, init=False)

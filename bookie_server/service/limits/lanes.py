@@ -30,7 +30,7 @@ WRITE_COST_BYTES: Final = 4_096
 QUANTUM_BYTES: Final = 1 << 20
 """A connection handles requests up to this total cost before another connection continues."""
 
-REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request in bytes of a quantum
+REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request, in bytes of `QUANTUM_BYTES`
 
 
 class Lanes:

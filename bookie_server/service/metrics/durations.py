@@ -45,7 +45,7 @@ class Durations:
             self._sum_ms += milliseconds
 
     def summary(self, quantiles: Sequence[float]) -> DurationSummary:
-        """Return the number, the sum and these quantiles. A quantile is rounded up to a bound."""
+        """Return number, sum and quantiles of the times. A quantile is rounded up to a bound."""
         with self._lock:
             self._advance()
             counts = [a + b for a, b in zip(self._current, self._previous, strict=True)]

@@ -22,7 +22,7 @@ class Lags:
     """The lags of one kind, counted by size."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one count per bound, and one above the last
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one for longer lags
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 
@@ -68,7 +68,7 @@ class LoopLag:
         call_later(INTERVAL_SECONDS, self._wake)
 
     def stop(self) -> None:
-        """Stop at the next wake-up."""
+        """Stop the probe at its next wake-up."""
         self._is_stopped = True
 
     def _wake(self) -> None:

@@ -2,8 +2,8 @@
 
 Every second, the sweeper checks all connections. If answers or the rest of a frame are due, but the
 peer makes no progress for `stall_timeout_ms`, the connection is closed. A frame that arrives
-steadily may take ten times as long. A connection is also closed if it sends no request for
-`first_request_timeout_ms` after it was opened.
+steadily may take up to ten times `stall_timeout_ms`. A connection is also closed if it sends no
+request for `first_request_timeout_ms` after it was opened.
 
 If a lane is full, the sweeper checks more often, and a peer has a quarter of a second to make
 progress. Connections without progress are closed until a quarter of the lane is free and no share
@@ -136,7 +136,8 @@ class ConnectionSweeper:
     def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # The connection waits for bytes of others, and the others may wait for its bytes.
+            # The connection waits for bytes that other connections hold, and these connections may
+            # wait for bytes that it holds.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 
