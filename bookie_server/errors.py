@@ -12,7 +12,7 @@ REPLACEMENT_ADVICE: Final = (
     "start this bookie_id with an empty directory, because the bookie would then deny entries that "
     "it acknowledged"
 )
-"""The end of each message about missing or damaged data."""
+"""Advice at the end of each message about missing or damaged data."""
 
 
 def lost_directory_advice(path: object, directories_count: int) -> str:
@@ -41,7 +41,7 @@ class CorruptRecordError(StorageError):
 
 
 class FreedFileError(CorruptRecordError):
-    """The file was freed while it was read. If the read is repeated, it may succeed."""
+    """The file was freed while it was read. A repeated read may succeed."""
 
     retriable = True
 
@@ -209,7 +209,7 @@ class PortInUseError(StartupError):
 
 
 class ExitCode(enum.IntEnum):
-    """How a bookie process ends."""
+    """The exit codes of a bookie process."""
 
     STOPPED = 0
     """SIGTERM or SIGINT stopped the bookie. Every add that it acknowledged is on disk."""

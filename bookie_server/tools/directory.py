@@ -124,7 +124,7 @@ class RestingDirectory:
         return (entry for entry in self.manifest.files if entry.state is state)
 
     def entry_of(self, wanted: str) -> FileEntry:
-        """Return the file with this id or in this slot.
+        """Return the MANIFEST's entry of the file with this id or this slot.
 
         Raises:
             ConfigurationError: The MANIFEST does not list such a file.
@@ -210,7 +210,7 @@ async def opened(path: Path) -> AsyncIterator[RestingDirectory]:
 
 
 def shared_of(files: OsFileSystem) -> Shared:
-    """Return the state that the code of the storage needs to read files."""
+    """Return the objects that the code of the storage needs to read files."""
     settings = StorageSettings(
         file_size_bytes=FILE_SIZE_BYTES_MIN,
         in_flight_bytes_max=1,

@@ -90,7 +90,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, wait at most this time for open calls, then cancel calls still open."""
+        """Refuse new calls, wait at most this time for open calls, then cancel these calls."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

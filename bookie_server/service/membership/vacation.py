@@ -71,7 +71,7 @@ class OwnVacation:
         return found is not None
 
     def follow(self, on_change: Callable[[bool], None]) -> None:
-        """From now on, call `on_change` with the result of `is_read_only` after changes."""
+        """Call `on_change` with the result of `is_read_only` now, and after each change of it."""
         cancel = self._store.watch(self._bookie_id, self._changed.set)
         self._task = asyncio.create_task(self._follow(on_change), name="vacation")
         self._task.add_done_callback(lambda _: cancel())
