@@ -54,7 +54,7 @@ class Peer(asyncio.Protocol):
             self.on_message(found)
 
     def on_message(self, found: bytes) -> None:
-        """Handle a message. Each subclass has its own way."""
+        """Handle a message. Subclasses override this method."""
         raise AssertionError(found)
 
 

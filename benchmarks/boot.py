@@ -71,7 +71,7 @@ def after_kill(uri: str, directory: Path, seconds: float) -> float:
 
 
 def many_ledgers(uri: str, directory: Path, rounds: int) -> tuple[list[float], list[float], int]:
-    """The seconds of clean starts, the memory in MiB after each, and the number of files."""
+    """Return the seconds of clean starts, the MiB of memory after each, and the number of files."""
     bookie = SingleBookie(directory, uri, SMALL_FILES)
     seconds, memory = [], []
     try:

@@ -86,7 +86,7 @@ def bytes_out(ports: list[int]) -> int:
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Yield batches with `rows` rows of random numbers in total. Each batch has other values."""
+    """Yield batches with `rows` rows of random numbers in total. The batches differ."""
     source = random.Random(rows)
     noise = pa.py_buffer(source.randbytes(8 * (BATCH_ROWS + len(COLUMNS) + rows // BATCH_ROWS)))
     for number in range(rows // BATCH_ROWS):

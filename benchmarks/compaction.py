@@ -97,7 +97,7 @@ def measure(client: BlockingClient, seconds: float) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure in turns, with compaction and without."""
+    """Measure with compaction and without compaction in each round."""
     options = parsed(__doc__)
     seconds = options.seconds
     busy: list[tuple[float, float]] = []

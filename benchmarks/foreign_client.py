@@ -2,8 +2,9 @@
 
 The same client runs with three bookies of ledgerlog, and with three bookies of Apache BookKeeper.
 The runs alternate. Each figure contains the median ratio of two runs that follow each other.
-`--peer` is required, because the Java client is a part of the rig. ZooKeeper, the bookies and the
-client run on this machine. While one cluster is measured, the other cluster is idle.
+`--peer` is required, because the Java client is a part of the rig (`peer_bookkeeper`). ZooKeeper,
+the bookies and the client run on this machine. While one cluster is measured, the other cluster is
+idle.
 """
 
 from __future__ import annotations

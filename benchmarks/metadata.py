@@ -1,4 +1,4 @@
-"""How fast are 100,000 ledgers listed and walked, and how fast does a client create ledgers?
+"""How fast is the metadata of 100,000 ledgers listed and read, and how fast are ledgers created?
 
 ZooKeeper runs on this machine. One client creates and closes ledgers. The limit is the rate of the
 same writes by ZooKeeper's Python client (Kazoo) in the same run, with the same number of concurrent

@@ -50,7 +50,10 @@ class Rig:
         return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
 
     def client_rate(self, command: tuple[str, ...], uri: str | None = None) -> float:
-        """Entries/s of one run of the Java client, with the cluster at `uri` or with the rig."""
+        """Return the entries/s of one run of the Java client, with cluster `uri` or with the rig.
+
+        If `uri` is None, the client uses the cluster of the rig.
+        """
         port = self._environment["ZKPORT"]
         cluster = uri or f"zk+hierarchical://127.0.0.1:{port}/ledgers"
         client = (

@@ -1,8 +1,8 @@
 """Runs Apache Kafka for comparison: one broker, and Spark's Kafka connector in the same session.
 
 Maven downloads the broker and the connector once, to a folder in the user's cache. The connector
-for Spark 4.3.0 was not on Maven Central when this was written, so the session loads the connector
-for Spark 4.2.0. Its batch reads and writes work in Spark 4.3.
+for Spark 4.3.0 was not on Maven Central when this module was written, so the session loads the
+connector for Spark 4.2.0. The batch reads and writes of this connector work in Spark 4.3.
 """
 
 from __future__ import annotations

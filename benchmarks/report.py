@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached. It is None if the goal or the needed peer is missing."""
+        """Whether the goal is reached, or None if there is no goal or no figure of the peer."""
         if self.goal_to_peer is not None:
             if self.peer is None:
                 return None

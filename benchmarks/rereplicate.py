@@ -101,7 +101,7 @@ def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 async def enabled(uri: str) -> float:
-    """Enable auto-recovery. Return the wall-clock time immediately before, in ms."""
+    """Enable auto-recovery. Return the wall-clock time immediately before this, in ms."""
     async with metadata(uri) as stores:
         begun_ms = time.time_ns() / 1e6
         await stores.recovery_switch.enable()

@@ -115,7 +115,7 @@ async def measured(
 
 
 def main() -> None:
-    """Measure in turns, without a scrub and during a scrub."""
+    """Measure without a scrub and during a scrub in each round."""
     options = parsed(__doc__)
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         measure = partial(measured, Path(folder) / "bookie", options.rounds, options.seconds)

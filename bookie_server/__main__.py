@@ -37,7 +37,7 @@ _OPTIONS = {
     "directories": ("-d", "--directory"),
     "without_directories": ("--without-directory",),
 }
-"""The options of settings whose options have other names, which other commands use too."""
+"""Options that have another name than their setting. Other commands have the same options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -186,12 +186,13 @@ class BookieSettings(BaseSettings):
             directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: If a closed ledger gets no add for this time, and its metadata no longer
-            names the bookie, a pass also deletes the entries of the ledger. This happens, for
-            example, after its entries were copied to another bookie. The time begins again when the
+            names the bookie, a pass also deletes the entries of the ledger. This is the case, for
+            example, after the entries were copied to another bookie. The time begins again when the
             bookie starts. If it is 0, such entries are kept.
-        compaction_minor_percent: Percentage of a file. Every `compaction_minor_interval_ms`, the
-            bookie compacts each file in which less than this percentage is live: it copies the live
-            entries to another file, and frees the old file. 0 disables these compactions.
+        compaction_minor_percent: Percentage of live bytes in a file. Every
+            `compaction_minor_interval_ms`, the bookie compacts each file below this percentage: it
+            copies the live entries to another file, and frees the old file. 0 disables these
+            compactions.
         compaction_major_percent: Like `compaction_minor_percent`, but for the compaction every
             `compaction_major_interval_ms`. While the disk is full, this compaction runs
             immediately. If both percentages are 0, nothing is compacted.

@@ -222,10 +222,10 @@ class Future(Awaitable[T], Protocol[T]):
         """Return whether the future has a result or an error, or was cancelled."""
 
     def set_result(self, result: T, /) -> None:
-        """Set the value; allowed only once."""
+        """Set the value. This is allowed only once."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Set an error instead of a value; allowed only once."""
+        """Set an error instead of a value. This is allowed only once."""
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the value or the error."""

@@ -1,8 +1,9 @@
 """A bookie's process, which serves storage on two ports and registers in the cluster.
 
 - `process`: runs the process. `lifecycle`: starts and stops the bookie. `logging`: log lines.
-- `storage_start`: the settings of the storage, and log lines about its failures.
-  `devices`: the free bytes of the devices. `read_only`: reasons to refuse regular adds.
+- `storage_start`: the settings of the storage, and log lines about failures of the storage.
+  `devices`: the free bytes of the devices. `read_only`: the reasons for which the bookie refuses
+  regular adds.
 - `v2`: the data plane over TCP. `grpc`: adds, reads, LACs and control calls, over gRPC.
   `port_claim`: binds ports before the servers start.
 - `limits`: limits of the memory held for peers. `metrics`: counters and gauges. `admin`: the HTTP

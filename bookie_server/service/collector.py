@@ -1,4 +1,4 @@
-"""Garbage collection: deletes the entries of deleted ledgers, and releases ledgers.
+"""Runs garbage collection, which deletes the entries of deleted ledgers, and releases ledgers.
 
 A ledger is dropped (its entries are deleted) only if three conditions are met. They are checked in
 this order:
@@ -32,7 +32,7 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # whether there was a complete listing; otherwise nothing was dropped
+    is_whole: bool  # whether the listing was complete; otherwise nothing was dropped
     ledgers_held: int = 0  # number of ledgers before the pass, except ledgers dropped earlier
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
     ledgers_released: int = 0  # number of ledgers that the pass released durably

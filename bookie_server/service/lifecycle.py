@@ -1,9 +1,9 @@
-"""The life of a bookie, from its settings to its stop.
+"""Starts and stops a bookie.
 
 A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
 cookie, opens and replays storage, serves, and registers. A stopping bookie withdraws the
 registration, accepts no more requests, answers accepted requests for a limited time, and closes
-storage. A permanent failure of storage stops it too.
+storage. A permanent failure of storage also stops the bookie.
 """
 
 from __future__ import annotations
@@ -482,7 +482,7 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
     def _note_doubt(self, record: DirectoryRecord) -> None:
-        """Store the transaction of a doubt that the storage raised while the bookie serves."""
+        """Store the transaction id of an epoch of doubt that began while the bookie serves."""
         assert self._storage is not None, "storage reports before it is open"
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)

@@ -1,8 +1,8 @@
 """Writes a bookie's log lines to standard error: one JSON object per line, without secrets.
 
 Standard output contains only the ready line, so that the program that starts the bookie can parse
-the output. Log records of libraries have the same form and the same limits. No caller waits for
-standard error (`ledgerlog_spark/lines.py`).
+the output. Log records of libraries have the same form and the same limits. Code that writes a log
+line never waits for standard error (`ledgerlog_spark/lines.py`).
 """
 
 from __future__ import annotations
@@ -115,10 +115,10 @@ class LibraryHandler(logging.Handler):
 
 
 class RateLimit:
-    """Drops log records of an event that is too frequent, because peers must not fill a disk.
+    """Drops log records of events that are too frequent, because peers must not fill a disk.
 
-    The next log record of the event contains the number of dropped records as `suppressed`. Records
-    of errors are never dropped.
+    The next log record of the event contains the number of dropped records as `suppressed`. Log
+    records of errors are never dropped.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

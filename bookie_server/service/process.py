@@ -1,4 +1,4 @@
-"""Runs a bookie in its own process: signals, the ready line and the exit code.
+"""Runs a bookie in its own process: handles signals, prints the ready line, sets the exit code.
 
 SIGTERM and SIGINT stop the bookie. After a permanent failure of storage, the bookie stops in the
 same way, but with another exit code.

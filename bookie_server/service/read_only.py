@@ -8,7 +8,10 @@ from bookie_server.storage.directories.opening import BookieStorage
 
 
 class ReadOnlyReason(Enum):
-    """A reason from outside the storage. The storage has its own reasons, such as a full device."""
+    """A reason that does not come from the storage.
+
+    The storage also has reasons of its own, such as a full device.
+    """
 
     ADMINISTRATOR = "administrator"
     VACATION = "vacation"
@@ -22,7 +25,7 @@ class ReadOnlySwitch:
         self._reasons: set[ReadOnlyReason] = set()
 
     def set(self, reason: ReadOnlyReason, *, is_read_only: bool) -> None:
-        """Add or remove a reason."""
+        """Add the reason if `is_read_only` is true, otherwise remove it."""
         if is_read_only:
             self._reasons.add(reason)
         else:

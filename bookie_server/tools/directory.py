@@ -221,7 +221,7 @@ def shared_of(files: OsFileSystem) -> Shared:
 
 
 def unfinished_run(manifest: Manifest) -> str:
-    """Return a warning if the synced entry-log files may lack entries of the last run, or ""."""
+    """Return a warning if the synced entry-log files may lack entries of the last run, else ""."""
     run = manifest.run
     if run is None:
         return ""

@@ -72,7 +72,10 @@ def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Excer
 
 
 async def journal(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
-    """Return the records of the open files in the order of the journal. Keys are sequences."""
+    """Return the records of the open files in the order of the journal.
+
+    The keys of the excerpt are sequence numbers.
+    """
     replayed = await directory.replay()
     return excerpt_of(
         (
@@ -158,7 +161,9 @@ def _unreadable(entry: FileEntry, offset: int, sequence: int) -> Row:
 
 
 async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Excerpt:
-    """Return the pieces in the index of a finished file. Keys are the pieces' numbers, from 0.
+    """Return the pieces in the index of a finished file.
+
+    The keys of the excerpt are the numbers of the pieces, counted from 0.
 
     Raises:
         ConfigurationError: The file is open, so it has no index.

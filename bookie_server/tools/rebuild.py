@@ -91,7 +91,7 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
 async def _write(
     directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, last: int
 ) -> None:
-    """Write the finish record again, at its place.
+    """Write the finish record of a file again, at the same offset.
 
     After a crash during the write, the index is still damaged.
     """

@@ -1,8 +1,8 @@
 """An HTTP server with few threads for metrics, administrators and the status page.
 
 At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
-REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX seconds after its start. Connections beyond
-these limits are closed.
+REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX seconds after its start. A connection that
+exceeds one of these limits is closed.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
                         request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a peer that disconnects."""
+        """Do nothing, because a peer may disconnect at any time."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -140,7 +140,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _FirstBytes:
-    """The first REQUEST_BYTES_MAX bytes of a file. A line that is not complete is an error."""
+    """The first REQUEST_BYTES_MAX bytes of a file. Reading a line that is cut off is an error."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -30,7 +30,7 @@ CHANGE_SECONDS_MAX: Final = 3.0
 
 
 class NotServingError(Exception):
-    """The bookie has not started yet, is stopping, or its event loop does not answer."""
+    """Raised if the bookie has not started or is stopping, or its event loop does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +236,7 @@ class BookieView:
         ]
 
     def doubt(self) -> dict[str, int | bool]:
-        """Return the doubt about the directories, and the number of ledgers in limbo."""
+        """Return the fields of the bookie's doubt, and the number of ledgers in limbo."""
         storage = self.serving.storage
         doubt = storage.doubt
         return {

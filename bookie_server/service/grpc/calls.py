@@ -2,9 +2,9 @@
 
 Each call needs one of a limited number of places, which connections share fairly. A call that may
 still receive a request also needs a place of a second kind, because the library may hold one
-request for each of these calls. A call with a single request must receive the request within
-REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming call
-has other limits (`service/grpc/stream.py`).
+request in memory for each of these calls. A call with a single request must receive the request
+within REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming
+call has other limits (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. If a client does not take a reply, the library
 keeps the reply. To end such a call, its connection must be closed
@@ -172,7 +172,8 @@ class _Call:
 class _Place:
     """The place of one call.
 
-    It is freed when the handler ends. If `is_kept` is true, it is freed after the reply is sent.
+    The place is freed when the handler ends. If `is_kept` is true, the place is freed after the
+    reply is sent.
     """
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:

@@ -56,7 +56,7 @@ class LimboCalls:
         )
 
     async def accept(self, request: pb.AcceptLossRequest) -> pb.AcceptLossReply:
-        """Accept a loss, or return the reason why it was not accepted."""
+        """Accept a loss. The reply contains the lost entries, or the reason for a refusal."""
         if not 0 <= request.ledger_id <= ID_MAX or not request.reason.strip():
             return _refused("the request needs the id of a ledger, and a reason")
         if self._is_accepting:
@@ -84,7 +84,7 @@ class LimboCalls:
         )
 
     async def raise_doubt(self, request: pb.RaiseDoubtRequest) -> pb.RaiseDoubtReply:
-        """Put all ledgers in limbo, or return the reason why this failed."""
+        """Put all ledgers in limbo. If this fails, the reply contains the reason."""
         if not request.reason.strip():
             return pb.RaiseDoubtReply(refusal="the request needs a reason")
         reason, raised_by = request.reason[:TEXT_MAX], request.raised_by[:TEXT_MAX]

@@ -1,4 +1,4 @@
-"""Answers the calls of `control.proto` from storage.
+"""Answers the calls of `control.proto` with the storage of the bookie.
 
 The service runs on the event loop of the v2 server, and uses the same storage and the same lanes.
 An invalid request gets the answer BAD_REQUEST and changes nothing.
@@ -117,7 +117,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Store runs of entries, and send each reply when its run is durable or refused."""
+        """Store runs of entries. Send the reply for each run when the run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -186,7 +186,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
-        """Store last adds confirmed, and send each reply when its LAC is durable or refused."""
+        """Store last adds confirmed. Send the reply for each LAC when it is durable or refused."""
         share = self._lanes.adds.share(_host_of(context))
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac

@@ -20,8 +20,8 @@ from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0  # maximum time until the next part of a request
 LARGE_BYTES: Final = 65_536
-"""Other tasks run between two replies of at least this size, because encoding large replies takes
-milliseconds."""
+"""Size in bytes. Other tasks run between two replies of at least this size, because the encoding of
+large replies takes milliseconds."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -29,7 +29,10 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """A request of a stream is malformed or does not arrive in time. The call ends."""
+    """Raised if a request of a stream is malformed or does not arrive in time.
+
+    The call then ends.
+    """
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Verifies with the cookies in the directories and in the store that data belongs to this bookie.
+"""Verifies that data belongs to this bookie, with the cookies in its directories and the store.
 
 A bookie with the data of another bookie, or without its own data, would answer "no such entry" for
 acknowledged entries. So a bookie starts only if all cookies exist and agree with its settings, and
@@ -6,17 +6,17 @@ every directory has its MANIFEST. At the first start of a bookie, the cookies an
 not exist yet.
 
 At its first start, a bookie writes a cookie, the file `VERSION`, into every directory, then the
-first MANIFEST, then the cookie in the metadata store. Each write is durable before the next write.
-If a first start is interrupted, some directories contain a cookie, but no directory contains
-entries. The next start then continues the first start. If the cookie is in the metadata store, a
-directory without a MANIFEST has lost its files. In this case, the start is refused. If the setting
-`allow_lost_directory` is set and the directory is empty, the start continues in doubt: the first
-MANIFEST has an epoch of doubt, and is durable before the `VERSION` file. So after a crash, an empty
-directory never counts as a directory without losses.
+first MANIFEST, then the cookie in the metadata store. Each write is durable before the next write
+begins. If a first start is interrupted, some directories contain a cookie, but no directory
+contains entries. The next start then continues the first start. If the cookie is in the metadata
+store, a directory without a MANIFEST has lost its files. In this case, the start is refused. If the
+setting `allow_lost_directory` is set and the directory is empty, the start continues in doubt: the
+first MANIFEST has an epoch of doubt, and is durable before the `VERSION` file. So after a crash, an
+empty directory never counts as a directory without losses.
 
 The directories of a bookie change only on request: an empty directory is added, or a lost directory
 is removed. While such a change is written, a directory may have the cookie from before the change
-or from after it.
+or the cookie from after the change.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class CheckedCookie:
 
 @dataclass(frozen=True, slots=True)
 class WantedChange:
-    """The changes of the bookie's directories that the settings permit.
+    """The changes of the bookie's directories that its settings permit.
 
     Attributes:
         without: Directories that may be removed.

@@ -67,7 +67,7 @@ class CountedStorage(Protocol):
 
     @property
     def failure(self) -> StorageError | None:
-        """The error that ended the storage."""
+        """The error that ended the storage, or None if the storage works."""
 
     async def count_change(self) -> None:
         """Increase the counter by one, unless the disk has no room for the MANIFEST."""
@@ -130,7 +130,7 @@ class DirectoryRecord:
 
         Raises:
             DirectoryIdentityError: Another process has changed the record since `check`.
-            MetadataError: The record could not be written.
+            MetadataError: The metadata store could not write the record.
         """
         for attempt in range(ATTEMPTS_MAX):
             local = [storage.identity for storage in storages]
@@ -245,7 +245,7 @@ class DirectoryRecord:
     async def write_record(self) -> None:
         """Write the record if a directory has changed. If this fails, the next call writes it.
 
-        The record is never ahead of the MANIFESTs on the devices.
+        The counters in the record are never above the counters in the durable MANIFESTs.
         """
         local = [storage.identity for storage in self._storages]
         # Only one write runs at a time, because each write needs the version that the last write

@@ -1,9 +1,9 @@
-"""Announces a bookie as writable or read-only, and ends the session of its previous process.
+"""Registers a bookie as writable or read-only, and ends the session of its previous process.
 
-After a lost session, the class `Registration` of the metadata store repeats the announcement. This
-module announces each change between writable and read-only, and retries until the store accepts the
-change. If the number of free bytes changes by a large part, it announces this number again
-(AUTORECOVERY.md#Z5).
+After a lost session, the class `Registration` of the metadata store repeats the registration (the
+announcement) of the bookie. This module announces each change between writable and read-only, and
+retries until the store accepts the change. If the number of free bytes changes by a large part, it
+announces this number again (AUTORECOVERY.md#Z5).
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
@@ -80,7 +80,10 @@ class BookieRegistration:
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. After a failure, the end of the session deletes it."""
+        """Withdraw the announcement.
+
+        If this fails, the end of the session deletes the announcement.
+        """
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

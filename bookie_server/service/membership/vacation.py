@@ -2,7 +2,7 @@
 
 A start writes its return into the vacation before it checks the cookie, so an auditor that is about
 to delete the cookie detects the return (AUTORECOVERY.md#Y7). While the bookie runs, a watch reports
-changes.
+changes of the vacation.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ BOUNDS_MS: Final = tuple(0.05 * 2 ** (step / 4) for step in range(84))
 
 @dataclass(frozen=True, slots=True)
 class DurationSummary:
-    """The durations so far; `quantiles` cover only the last one to two windows."""
+    """Number and sum of all durations so far, and quantiles of the last one to two windows."""
 
     count: int
     sum_ms: float

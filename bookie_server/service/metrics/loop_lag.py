@@ -19,7 +19,7 @@ BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Lags:
-    """The lags of one kind, counted by size."""
+    """Counts lags by their size."""
 
     def __init__(self) -> None:
         self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one for longer lags

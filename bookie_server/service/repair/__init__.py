@@ -5,7 +5,7 @@
   of entries. `pace`: limits the bytes that are fetched per second, and the copies that are being
   stored.
 - `repairs`: decides which ledger is repaired next, and recovers idle ledgers that stay open.
-  `damaged`: the ledgers with damaged entries that the scrub found. `progress`: the state of the
+  `damaged`: the ledgers with damaged entries, and their next repairs. `progress`: the state of the
   repair, for administrators.
 - `adapters`: implements the ports with the metadata stores and the transport of clients.
 - `acceptance`: ends the limbo of a ledger with lost entries, when an operator accepts the loss.

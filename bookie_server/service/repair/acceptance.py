@@ -93,7 +93,7 @@ class LossAcceptance:
             accepted_by=acceptance.accepted_by[:TEXT_MAX],
             reason=acceptance.reason[:TEXT_MAX],
         )
-        # After a crash between two of these steps, the operator accepts the loss again.
+        # After a crash between two of these steps, the operator must accept the loss again.
         await self._audit.append(loss)
         await self._losses.write(loss)
         code = await storage.clear_ledger(ledger_id, doubt.epoch, cleared_lac(metadata))

@@ -27,7 +27,7 @@ _logger = get_logger("repair")
 
 
 class BookieRepair:
-    """The repair of one bookie, from the start of its service to its stop.
+    """The repair of one bookie, while the bookie serves.
 
     Attributes:
         repairs: Repairs the ledgers in the background.

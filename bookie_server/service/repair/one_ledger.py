@@ -53,7 +53,7 @@ class RepairCounters:
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The end of a repair of one ledger.
+    """The result of a repair of one ledger.
 
     Attributes:
         ended: The result of the machine.
@@ -103,7 +103,7 @@ class RepairParts:
 async def repair_ledger(
     parts: RepairParts, ledger_id: int, doubt: Doubt, *, has_state: bool
 ) -> RepairReport:
-    """Repair a ledger, and return how the repair ended.
+    """Repair a ledger, and return the result.
 
     Raises:
         MetadataError: The metadata store does not answer.
@@ -124,7 +124,7 @@ class _Repair:
         self._ledger_id = ledger_id
         self._digests: Digests | None = None
         self._stores = Stores(parts.tasks)
-        self._ahead: dict[int, bytes] = {}  # entries that were read with an earlier entry
+        self._ahead: dict[int, bytes] = {}  # entries that were read together with an earlier entry
         self._problem = ""
         self._entry_problem: tuple[int, str] | None = None  # problem of the current entry
 

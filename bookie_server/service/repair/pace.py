@@ -59,7 +59,7 @@ class Stores:
         self._tasks.spawn("copy of an entry", self._store(size_bytes, store), Priority.BACKGROUND)
 
     async def finish(self) -> None:
-        """Wait until every entry is stored, or could not be stored."""
+        """Wait until the attempts to store all entries have ended."""
         while self._count:
             await self._next_end()
 

@@ -29,7 +29,7 @@ class RepairStorage(Protocol):
         """Return the ids of the ledgers that have a state and are in limbo, in ascending order."""
 
     def take_asked(self) -> list[int]:
-        """Return and forget the ledgers for which a client got "unknown" because of limbo."""
+        """Return the ledgers for which a client got "unknown" because of limbo, and forget them."""
 
     def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return the damaged entries that the scrub found, by ledger, and forget them."""
@@ -43,7 +43,7 @@ class RepairStorage(Protocol):
         """Return the entries that are stored with valid checksums, and are intact."""
 
     async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
-        """Store an entry as a synced recovery add. It is durable if the code is OK."""
+        """Store an entry as a synced recovery add. The entry is durable if the code is OK."""
 
     async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
         """Store that the ledger is cleared up to `epoch`. This is durable if the code is OK."""

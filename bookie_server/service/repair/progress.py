@@ -16,7 +16,7 @@ MISSING_SHOWN_MAX = 10
 
 
 class RepairState(Enum):
-    """The present work of the repair."""
+    """The current work of the repair."""
 
     NOTHING_TO_DO = "nothing to do"
     WAITS_FOR_STORE = "waits until the metadata store has the doubt"
@@ -26,7 +26,7 @@ class RepairState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LimboLedger:
-    """A ledger that the last repair could not clear.
+    """A ledger that its last repair could not clear.
 
     Attributes:
         outcome: How the repair ended.
@@ -47,7 +47,7 @@ class LimboLedger:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The end of a pass over all ledgers.
+    """The result of a pass over all ledgers.
 
     Attributes:
         is_whole: Whether the pass was complete and ended the doubt. Otherwise, the pass is

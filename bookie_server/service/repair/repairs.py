@@ -3,8 +3,8 @@
 A ledger for which a client got the answer "unknown" is repaired before other ledgers, even during a
 pass or a round. While the doubt lasts, the repair makes passes over all ledgers, until one pass is
 complete. After that, rounds repair the ledgers that are still in limbo. The pauses between rounds
-become longer while the rounds clear no ledgers. An idle ledger that stays open is recovered. The
-repair does not wait for clients, and clients do not wait for the repair.
+become longer while the rounds clear no ledgers. If an idle ledger stays open, it is recovered and
+closed. The repair does not wait for clients, and clients do not wait for the repair.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Repairs:
         self._damaged = DamagedLedgers()
 
     def start(self) -> None:
-        """Repair until `stop`, whenever a ledger is in limbo."""
+        """Repair ledgers in limbo in the background until `stop` is called."""
         self._tasks.spawn("repair", self._run(), Priority.BACKGROUND)
 
     def stop(self) -> None:
@@ -198,7 +198,7 @@ class Repairs:
         """Fetch the entries that a scrub or a read found damaged.
 
         The ledgers need not be in limbo. So this repair recovers no ledger, and an open ledger
-        stays open. The entries up to the LAC of the other bookies are fetched.
+        stays open. Of an open ledger, the entries up to the LAC of the other bookies are fetched.
         """
         if self._damaged.has_room:
             reported = self._storage.take_damaged()
@@ -371,7 +371,7 @@ class Repairs:
 
 
 def _merged(*ascending: Iterable[int]) -> Iterator[int]:
-    """Yield each number of the ascending iterables once, ascending."""
+    """Yield each number of the ascending iterables once, in ascending order."""
     last = None
     for each in heapq.merge(*ascending):
         if each != last:

@@ -167,7 +167,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the peer still has to send the rest of a frame."""
+        """Whether the peer has sent only a part of a frame so far."""
         return bool(self._frames.held_bytes) and not self._is_paused
 
     @property
@@ -378,7 +378,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        """Handle frames from `start` on together. Return None if the first needs to be alone."""
+        """Handle frames from `start` on together. Return None if the first is handled alone."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
@@ -485,7 +485,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._schedule_resume()
 
     def _give_back_all(self) -> None:
-        """Give back all bytes except the bytes of open requests, which are given back later."""
+        """Give back all bytes, except the bytes of open requests, which their answers give back."""
         self._answers.clear()
         self.shares.stop_waiting()
         for share in self.shares.held:

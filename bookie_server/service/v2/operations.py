@@ -53,8 +53,8 @@ _logger = get_logger("v2")
 
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
-"""Operations whose answer may have fewer entries than requested. All their requests have the size
-limit at the same offset."""
+"""Operations whose answer may have fewer entries than requested. The requests of these operations
+have the size limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
 """Maximum memory of a decoded request for slices, in bytes for each byte of its frame."""
 SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2
@@ -325,7 +325,7 @@ class V2Operations(TogetherConnection):
         code: Code,
         entries: Sequence[bytes],
     ) -> None:
-        """Answer with entries, or with the slices of entries. `ids` are repeated in the answer."""
+        """Answer with entries, or with the slices of entries. The answer repeats `ids`."""
         size_bytes = sum(map(len, entries))
         needed_bytes = size_bytes + 4 * len(entries) + REQUEST_OVERHEAD_BYTES
         held_bytes = self._make_fit(share, taken_bytes, needed_bytes)

@@ -21,7 +21,7 @@ FRAME_STALLS_MAX: Final = 10
 class PeerWatch:
     """The observed progress of one peer."""
 
-    opened_at: float  # all times are in seconds of the loop's clock
+    opened_at: float  # time of the opening; all times are in seconds of the loop's clock
     received_at: float = field(init=False)  # time of the last call of `look` with new bytes
     # last time at which the peer took answers, or at which no answers waited
     took_at: float = field(init=False)

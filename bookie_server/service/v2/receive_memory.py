@@ -1,11 +1,11 @@
-"""The memory into which one connection receives, counted in its shares of the lanes.
+"""The memory into which one connection receives. The shares of the connection count it.
 
 A connection receives into one chunk of memory at a time. The bytes of a chunk count in a lane from
 the first use of the chunk until another chunk has replaced it and every request in it is answered.
 If a lane has plenty of room, a chunk has the size that is fastest to receive into. Otherwise a
 chunk has the size of a frame. If a frame is larger than the connection's own reserve, memory for
-the whole frame is taken before the rest of the frame is received. So a connection that waits for
-this memory has received only the beginning of the frame.
+the whole frame is taken before further bytes of the frame are received. So a connection that waits
+for this memory has received only the beginning of the frame.
 """
 
 from __future__ import annotations

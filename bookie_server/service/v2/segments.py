@@ -173,7 +173,8 @@ class Segment:
             if entry_id < 0:
                 break
             if run is None or head != run.head or entry_id <= last_id or lac < last_lac:
-                # A repeated id, an overlap or another key begins a new run at this place.
+                # A new run begins here, because of a repeated or smaller id, a smaller LAC or
+                # another key.
                 left_bytes -= WRITE_COST_BYTES
                 if left_bytes < 0:
                     break

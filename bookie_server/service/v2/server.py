@@ -1,4 +1,4 @@
-"""Accepts v2 connections. At a stop, closes them after their accepted requests are answered."""
+"""Accepts v2 connections. At a stop, closes the connections after their requests are answered."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ class V2Shared:
 
         One turn of the event loop calls queued functions for `TURNS_SECONDS`. The remaining
         functions are called in later turns. Between the turns, the event loop receives new
-        requests. So an add waits for only a few of the reads that other peers have sent before.
+        requests. So an add waits for only a few of the reads that other peers have sent before it.
         """
         self.turns.append(resume)
         if not self._is_turning:

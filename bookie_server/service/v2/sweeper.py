@@ -1,7 +1,7 @@
 """Closes connections whose peers make no progress.
 
-Every second, the sweeper checks all connections. If answers or the rest of a frame are due, but the
-peer makes no progress for `stall_timeout_ms`, the connection is closed. A frame that arrives
+Every second, the sweeper checks all connections. A connection is closed if its peer must take
+answers or complete a frame, but makes no progress for `stall_timeout_ms`. A frame that arrives
 steadily may take up to ten times `stall_timeout_ms`. A connection is also closed if it sends no
 request for `first_request_timeout_ms` after it was opened.
 
@@ -27,10 +27,10 @@ from bookie_server.service.v2.connection import PeerConnection
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
-GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if other peers wait
+GRACE_SECONDS: Final = 0.25  # time in which a peer must make progress if others wait
 WAIT_SECONDS_MAX: Final = 5.0
-"""In a full lane, a connection is closed if it holds more than its reserve and waits in line for at
-least this time."""
+"""Time in seconds. In a full lane, a connection is closed if it holds more than its reserve and has
+waited in line for at least this time."""
 
 FREE_PARTS: Final = 4
 
@@ -38,7 +38,7 @@ _logger = get_logger("v2")
 
 
 class ConnectionSweeper:
-    """Checks the connections of one server."""
+    """Checks the connections of one server, and closes connections without progress."""
 
     def __init__(
         self,
