@@ -103,13 +103,11 @@ class BookieSettings(BaseSettings):
         directories: Directories for entries, at most 16, each on a device of its own if possible.
             Each ledger is stored in one of these directories. A directory is created if it does not
             exist. Later starts need the same directories.
-        without_directories: Directories of the bookie that are lost. The bookie starts without
-            them. From this start on, they do not belong to the bookie, and the bookie is in doubt:
-            it may have lost entries of any ledger. The command-line option is
-            `--without-directory`.
+        without_directories: Lost directories of the bookie. The bookie starts without them. From
+            this start on, they do not belong to the bookie, and the bookie is in doubt: it may have
+            lost entries of any ledger. The option is `--without-directory`.
         allow_storage_expansion: Allows new, empty directories in `directories`.
-        bookie_id: Name of the bookie, which must never change; defaults to
-            `advertised_address:port`.
+        bookie_id: Permanent name of the bookie; defaults to `advertised_address:port`.
         port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
         metrics_port: HTTP port of the metrics for Prometheus, the status page and the admin routes.
@@ -181,18 +179,16 @@ class BookieSettings(BaseSettings):
             not detect that the copy is older.
         allow_lost_directory: Starts a bookie that is known in the cluster with an empty directory,
             because its data is lost. The bookie then starts in doubt: it denies no entry that it
-            may have lost. Without this setting, such a start is refused, because the data may not
-            be lost: perhaps the disk is not mounted. The setting is only for a bookie with one
-            directory.
+            may have lost. Without this setting, such a start is refused, because perhaps the disk
+            is just not mounted. The setting is only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: If a closed ledger gets no add for this time, and its metadata no longer
             names the bookie, a pass also deletes the entries of the ledger. This is the case, for
             example, after the entries were copied to another bookie. The time begins again when the
             bookie starts. If it is 0, such entries are kept.
-        compaction_minor_percent: Percentage of live bytes in a file. Every
-            `compaction_minor_interval_ms`, the bookie compacts each file below this percentage: it
-            copies the live entries to another file, and frees the old file. 0 disables these
-            compactions.
+        compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
+            file with less than this percentage of live bytes: it copies the live entries to another
+            file, and frees the old file. 0 disables these compactions.
         compaction_major_percent: Like `compaction_minor_percent`, but for the compaction every
             `compaction_major_interval_ms`. While the disk is full, this compaction runs
             immediately. If both percentages are 0, nothing is compacted.
@@ -330,7 +326,7 @@ class BookieSettings(BaseSettings):
         if self.allow_lost_directory and len(self.directories) > 1:
             raise ValueError(
                 "allow_lost_directory is only for a bookie with one directory; start a bookie with "
-                "several directories without the lost one: set without_directories"
+                "several directories without its lost directory: set without_directories"
             )
         return self
 

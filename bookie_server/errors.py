@@ -227,7 +227,7 @@ def shared_ledger(ledger_id: int, *paths: str) -> SharedLedgerError:
     return SharedLedgerError(
         f"{paths[0]} and {paths[1]} both have ledger {ledger_id}, but a ledger is always in one "
         "directory of a bookie: one of the directories was replaced or restored. Start the bookie "
-        f"without the wrong one, for example: --without-directory {paths[1]}",
+        f"without the wrong directory, for example: --without-directory {paths[1]}",
         ledger_id=ledger_id,
         paths=paths,
     )

@@ -152,7 +152,7 @@ class Bookie:
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
-            record.note_doubt(self._tasks)  # a doubt that began at this start or an earlier one
+            record.note_doubt(self._tasks)  # a doubt from this start or an earlier start
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             repair = self._make_repair(self._storage, stores, directories[0], collector)

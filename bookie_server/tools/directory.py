@@ -134,7 +134,7 @@ class RestingDirectory:
                 return entry
         raise ConfigurationError(
             f"the MANIFEST of {self.path} lists no file {wanted!r}; "
-            f"`ledgerlog bookie inspect manifest {self.path}` shows all",
+            f"`ledgerlog bookie inspect manifest {self.path}` shows all files",
             path=wanted,
         )
 

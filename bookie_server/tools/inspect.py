@@ -226,7 +226,7 @@ async def ledger(
     if state is None:
         raise LedgerNotFoundError(
             f"{directory.path} has no ledger {ledger_id}; "
-            f"`ledgerlog bookie inspect ledger {directory.path}` shows all",
+            f"`ledgerlog bookie inspect ledger {directory.path}` shows all ledgers",
             ledger_id=ledger_id,
         )
     rows: list[Row] = []

@@ -69,7 +69,7 @@ async def journal_copies(directory: RestingDirectory, name: str, start: int, lim
     else:
         raise ConfigurationError(
             f"the MANIFEST of {directory.path} lists no run with a journal file {name!r}; "
-            f"`ledgerlog bookie inspect journal {directory.path}` shows all",
+            f"`ledgerlog bookie inspect journal {directory.path}` shows all journal files",
             path=name,
         )
     newest = max((row["last_copy"] or 0 for row in await _files_of(directory, journal)), default=0)

@@ -6,10 +6,10 @@ A `Budget` is the limit of one lane (received bytes, answers to reads, recovery 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
 2. Beyond the reserve, a request is granted only if the share then holds at most half of the bytes
    that were free before the request. So a single large request gets at most half of the lane. With
-   small requests, a single share gets at most 1/3 of the lane, and each of n shares at most 1/(n +
-   2). A request is also granted only if all shares of its host (an address) then together hold at
-   most twice the bytes that were free before it. So with small requests, a third of the lane is
-   left to other hosts.
+   small requests, a single share gets at most 1/3 of the lane, and each share of n gets at most
+   1/(n + 2). A request is also granted only if all shares of its host (an address) then together
+   hold at most twice the bytes that were free before it. So with small requests, a third of the
+   lane is left to other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is

@@ -356,7 +356,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.resume_reading()
 
     def _forget_handled(self, bodies: list[memoryview], left: list[memoryview]) -> bool:
-        """Remove the handled frames of `bodies` from the backlog. Return whether none is left."""
+        """Remove handled frames of `bodies` from the backlog. Return whether no frame is left."""
         if self._is_closing:
             return False  # the backlog is empty
         handled_count = len(bodies) - len(left)

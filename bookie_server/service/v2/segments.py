@@ -173,8 +173,7 @@ class Segment:
             if entry_id < 0:
                 break
             if run is None or head != run.head or entry_id <= last_id or lac < last_lac:
-                # A new run begins here, because of a repeated or smaller id, a smaller LAC or
-                # another key.
+                # A repeated or smaller id, a smaller LAC, or another key begins a new run.
                 left_bytes -= WRITE_COST_BYTES
                 if left_bytes < 0:
                     break
