@@ -265,7 +265,8 @@ def _other_directories(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
         f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
         "start it with its own directories, or use the new directories for a bookie with another "
-        f"id. {advice}If the directory was moved, run ledgerlog bookie cookie fix with its new path",
+        f"id. {advice}If the directory was moved, run ledgerlog bookie cookie fix with its new "
+        "path",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,
