@@ -184,7 +184,7 @@ class BookieSettings(BaseSettings):
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: If a closed ledger gets no add for this time, and its metadata no longer
             names the bookie, a pass also deletes the entries of the ledger. This is the case, for
-            example, after the entries were copied to another bookie. The time begins again when the
+            example, after the entries were copied to another bookie. The time restarts when the
             bookie starts. If it is 0, such entries are kept.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
             file with less than this percentage of live bytes: it copies the live entries to another

@@ -5,8 +5,8 @@ A ledger is released in three steps:
 1. Hide: the storage no longer lists the entries of the ledger. From now on, an add to the ledger
    ends the release.
 2. Touch: under the lock of re-replication, the metadata record of the ledger is read after a sync.
-   The record must have the state CLOSED and must not name this bookie. Then the record is written
-   again, without a change, with a compare-and-swap.
+   The record must have the state CLOSED and must not name this bookie. Then the record is rewritten
+   without a change, with a compare-and-swap.
 3. Drop: the storage deletes the entries, without a fence.
 
 These steps ensure PROTOCOL.md#F8. A worker of re-replication may have listed the entries before
