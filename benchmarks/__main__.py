@@ -1,4 +1,4 @@
-"""Runs the benchmarks of a release: `python -m benchmarks [OPTIONS]`. Each gets these options."""
+"""Runs the benchmarks of a release: `python -m benchmarks [OPTIONS]`. Each script gets OPTIONS."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class Case:
 
 
 def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """Entries/s of `append_async`. The program appends whenever the window has room."""
+    """Return the entries/s of `append_async`. The call waits only while the window has no room."""
     begun, pending, done = time.perf_counter(), [], 0
     while time.perf_counter() - begun < seconds:
         pending = [ledger.append_async(payload) for _ in range(_chunk(payload))]
@@ -59,7 +59,10 @@ def _chunk(payload: bytes) -> int:
 
 
 def batches(count: int) -> Callable[[BlockingWriteHandle, bytes, float], float]:
-    """Entries/s of `append_batch` with `count` entries in each batch and a few pending batches."""
+    """Return a function that measures the entries/s of `append_batch_async`.
+
+    Each batch has `count` entries, and a few batches are pending at a time.
+    """
 
     def run(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
         batch = [payload] * count
@@ -76,7 +79,7 @@ def batches(count: int) -> Callable[[BlockingWriteHandle, bytes, float], float]:
 
 
 def one_at_a_time(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """The median time of one `append`, in ms."""
+    """Return the median time of one `append`, in ms."""
     taken, begun = [], time.perf_counter()
     while time.perf_counter() - begun < seconds:
         before = time.perf_counter()
@@ -143,7 +146,7 @@ def main() -> None:
         ll.connect(cluster.metadata_service_uri) as client,
     ):
         for case in cases:
-            measure(client, case, min(1.0, options.seconds))  # warms everything up
+            measure(client, case, min(1.0, options.seconds))  # warms up, not counted
             values[case.name] = [
                 measure(client, case, options.seconds) for _ in range(options.rounds)
             ]

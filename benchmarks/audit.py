@@ -1,8 +1,9 @@
 """How long does an audit of 100,000 ledgers' metadata take, and how fast are ledgers marked?
 
 ZooKeeper runs on this machine. The auditor runs in a process of its own, so that its memory is
-measured alone. It walks over all records and fills its index. Then one of 40 bookies is lost. The
-index proposes the ledgers of this bookie, and a second walk decides which of them are marked.
+measured alone. It reads the records of all ledgers and fills its index. Then one of 40 bookies is
+lost. The index proposes the ledgers of this bookie, and a second pass over all records decides
+which of these ledgers are marked.
 """
 
 from __future__ import annotations
@@ -35,16 +36,16 @@ from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterChanged,
 
 LEDGERS = 100_000
 DEPTH = 256
-WALKS_MAX = 8  # each loss causes a walk; the benchmark fails if there are more walks
+WALKS_MAX = 8  # maximum number of walks, after which the benchmark fails
 BOOKIES = tuple(f"10.0.0.{number}:3181" for number in range(1, 41))
 LOST = BOOKIES[4]
 SETTINGS = AuditSettings(session_timeout_ms=1)
-"""All bookies are registered from the start, so the auditor need not wait for registrations."""
+"""Settings of the auditor. All bookies are registered before it starts, so it need not wait."""
 AUDIT_SECONDS_MAX, MIB_MAX = 60.0, 200.0
 
 
 def closed(ensemble: tuple[str, ...]) -> LedgerMetadata:
-    """The metadata of a closed ledger."""
+    """Return the metadata of a closed ledger."""
     metadata = LedgerMetadata(Quorum(3, 3, 2), (Fragment(0, ensemble),), password=b"x", token=1)
     return metadata.closed(last_entry_id=999, length=1_000_000)
 
@@ -71,7 +72,11 @@ async def prepare(stores: MetadataStores) -> int:
 
 
 async def audited(uri: str) -> dict[str, float]:
-    """The time of the first walk, the time and the marks of the audit of a loss, and the memory."""
+    """Return the results of two audits.
+
+    These are the time of the first walk, the time and the number of marks of the audit of a loss,
+    and the memory of the process.
+    """
     stores, bookies = await open_metadata(uri), await open_metadata(uri)
     for bookie_id in BOOKIES:
         await bookies.registration.register(BookieInfo(bookie_id, "127.0.0.1", 3181))
@@ -116,7 +121,7 @@ async def audited(uri: str) -> dict[str, float]:
 
 
 def in_process(uri: str, naming: int) -> dict[str, float]:
-    """The result of `audited` in a new process."""
+    """Return the result of `audited` in a new process."""
     command = (sys.executable, "-m", "benchmarks.audit", "--audit", uri)
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     result: dict[str, float] = json.loads(done.stdout)
@@ -150,7 +155,7 @@ def main() -> None:
 
 
 def figures(audits: list[dict[str, float]], naming: int) -> list[Figure]:
-    """The figures of the benchmark."""
+    """Return the figures of the benchmark."""
     found = []
     for name, question, unit, goal in (
         ("walk", f"audit of {LEDGERS:,} ledgers without a loss", "s", AUDIT_SECONDS_MAX),

@@ -1,11 +1,11 @@
 """A bare tail: measures the time in which minimal Python processes deliver a record.
 
 The bare path has as many processes, threads and messages as the real path, and each bookie syncs
-several messages together. But it has no ledgers, checksums, ordering, metadata or flow control. A
-message of 300 bytes goes from the caller's thread to the writer's loop, and from there to three
-processes. Each process writes and syncs the message on a thread of its own, and answers. After the
-second answer, the writer notifies one of the three processes. This process sends the message to the
-reader's loop, which passes it to a waiting thread.
+several messages together. But the bare path has no ledgers, checksums, ordering, metadata or flow
+control. A message of 300 bytes goes from the caller's thread to the writer's loop, and from there
+to three processes. Each process writes and syncs the message on a thread of its own, and answers.
+After the second answer, the writer notifies one of the three processes. This process sends the
+message to the reader's loop, which passes it to a waiting thread.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ END = b"end".ljust(20)
 
 
 def message(kind: bytes, stamp: bytes) -> bytes:
-    """One message: its kind, 20 bytes with the time at which it was sent, and padding."""
+    """Return a message: its kind, 20 bytes with the time at which it was sent, and padding."""
     return (kind + stamp).ljust(SIZE_BYTES)
 
 
@@ -54,7 +54,7 @@ class Peer(asyncio.Protocol):
             self.on_message(found)
 
     def on_message(self, found: bytes) -> None:
-        """Handle a message as this kind of peer does."""
+        """Handle a message. Subclasses override this method."""
         raise AssertionError(found)
 
 
@@ -128,7 +128,7 @@ def _answer(group: list[tuple[BookiePeer, bytes]]) -> None:
 
 
 def run_reader(port: int) -> None:
-    """Print `ready` at the beginning, and at the end the latency of each message in ns."""
+    """Print `ready` when watching begins, and at the end the latency of each message, in ns."""
     loop = LoopThread()
 
     async def watch() -> None:
@@ -145,7 +145,7 @@ def run_reader(port: int) -> None:
 
 
 def latencies_ms(directory: Path, rate: int, seconds: float) -> list[float]:
-    """Latencies of the messages of a round with `rate` messages/s, except the first 10 %."""
+    """Return the latencies of a round with `rate` messages/s, except the first 10 %, in ms."""
     paths = [directory / f"bare-{number}" for number in range(BOOKIES)]
     for path in paths:
         path.write_bytes(b"\1" * FILE_SIZE_BYTES)

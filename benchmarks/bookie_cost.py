@@ -3,8 +3,8 @@
 The bookies first write to new files, and then to recycled files, whose earlier ledgers were
 deleted. The bytes are read from the counter of the block device. Writes of other programs also
 increase this counter, so the figure is from the round with the fewest bytes. The kernel also counts
-the bytes that each process writes. The count of the bookies is printed too. Memory is the anonymous
-resident memory of a bookie at the end of the load.
+the bytes that each process writes. The script also prints this count for the bookies. Memory is the
+anonymous resident memory of a bookie at the end of the load.
 """
 
 from __future__ import annotations
@@ -45,8 +45,9 @@ class Cost:
 
     Attributes:
         device: Bytes that each bookie wrote for each payload byte, by the counter of the device.
-        process: The same ratio by the kernel's count, for the bookie that wrote the most bytes.
-        memory: Memory of the largest bookie, in MiB.
+        process: The same ratio, but by the kernel's count for the process that wrote the most
+            bytes.
+        memory: Memory of the bookie that uses the most memory, in MiB.
         begun: Number of files that the bookies began to write.
         recycled: Number of the begun files that are in the slot of an earlier file.
     """
@@ -72,7 +73,7 @@ def stream(ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max
 def one_at_a_time(
     ledger: BlockingWriteHandle, payload: bytes, seconds: float, size_max: int
 ) -> int:
-    """Append entries, each after the previous acknowledgement; return the payload bytes."""
+    """Append entries, each after the previous acknowledgement. Return the payload bytes."""
     begun, done = time.perf_counter(), 0
     while time.perf_counter() - begun < seconds and done * len(payload) < size_max:
         ledger.append(payload)
@@ -105,7 +106,7 @@ def cost(cluster: Cluster, run: Run, seconds: float, size_max: int = 1 << 62) ->
 
 
 def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
-    """The cost after all earlier ledgers were deleted and their space was freed."""
+    """Delete all earlier ledgers, free their space, and return the cost of a further ledger."""
     with ll.connect(cluster.metadata_service_uri) as client:
         for ledger_id in list(client.list_ledgers()):
             client.delete_ledger(ledger_id)
@@ -117,7 +118,7 @@ def recycled_cost(cluster: Cluster, run: Run, seconds: float) -> Cost:
 
 
 def files(cluster: Cluster) -> set[tuple[str, int, str]]:
-    """Bookie, file id and slot of each file of the cluster. A new slot's name has its file id."""
+    """Return bookie, file id and slot of each file. The name of a new slot contains the file id."""
     return {
         (bookie.id, entry.file_id, entry.slot)
         for bookie in cluster.members.bookies

@@ -2,8 +2,8 @@
 
 The time of a start includes the start of Python, and ends when the bookie serves. ZooKeeper and the
 bookie run on this machine. Before the SIGKILL, a client adds entries of 64 KiB as fast as it can.
-Each of the 100,000 ledgers has an entry in ten files. After the starts with these ledgers, the
-memory of the bookie is measured too.
+Each of the 100,000 ledgers has one entry in each of ten files. After the starts with these ledgers,
+the memory of the bookie is measured too.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ MIB = 1 << 20
 LEDGERS = 100_000
 FILES = 400
 COPIES = 10
-"""Number of files that hold an entry of each ledger. So there are 1,000,000 pairs of ledger and
-file."""
+"""Number of entries of each ledger, each in another file. So there are 1,000,000 pairs of a ledger
+and a file that has an entry of it."""
 FILE_SIZE_BYTES = 8 * MIB
 PAYLOAD_BYTES = 3_000
 NEVER_MS = 86_400_000
@@ -55,7 +55,7 @@ def load(bookie: SingleBookie) -> None:
 
 
 def after_kill(uri: str, directory: Path, seconds: float) -> float:
-    """The seconds of a start after a SIGKILL under load, with the default settings."""
+    """Return the seconds of a start after a SIGKILL under load, with the default settings."""
     bookie = SingleBookie(directory, uri, ())
     try:
         bookie.start()
@@ -71,7 +71,7 @@ def after_kill(uri: str, directory: Path, seconds: float) -> float:
 
 
 def many_ledgers(uri: str, directory: Path, rounds: int) -> tuple[list[float], list[float], int]:
-    """The seconds of clean starts, the memory in MiB after each, and the number of files."""
+    """Return the seconds of clean starts, the MiB of memory after each, and the number of files."""
     bookie = SingleBookie(directory, uri, SMALL_FILES)
     seconds, memory = [], []
     try:

@@ -13,12 +13,12 @@ HERE = Path(__file__).parents[1]
 
 @contextlib.contextmanager
 def scripts() -> Iterator[Path]:
-    """A working directory with these scripts. `environment` selects the packages to run them on."""
+    """Yield a working directory with these scripts. `environment` selects the measured packages."""
     with TemporaryDirectory() as directory:
         (Path(directory) / "benchmarks").symlink_to(HERE / "benchmarks")
         yield Path(directory)
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """The environment variables for a process that imports the packages of a checkout."""
+    """Return the environment variables for a process that imports the packages of a checkout."""
     return os.environ | {"PYTHONPATH": str(checkout.absolute())}

@@ -1,7 +1,7 @@
 """How fast is a scan of one of 20 columns, and how many bytes does it read?
 
-All columns have random numbers, which cannot be compressed, so the columns have equal sizes. The
-numbers of bytes come from the metrics of the bookies. The script also compares writes with and
+All columns contain random numbers, which cannot be compressed, so all columns have the same size.
+The numbers of bytes come from the metrics of the bookies. The script also compares writes with and
 without slices in the index. These writes alternate in one process without Spark. The scans run
 twice: with direct connections to the bookies of this machine, and through a link that carries 100
 MB/s.
@@ -48,15 +48,16 @@ ADDRESS_SETTING = "LEDGERLOG_ADVERTISED_ADDRESS"
 ENGINES = {"jvm": "shim", "python": "python"}
 LINKS = {"direct": None, "100 MB/s": 100e6}
 GOALS = {"direct": 4.0, "100 MB/s": 8.0}
-"""The goals: the minimum time of a scan of all columns, divided by the time for one column."""
+"""Goal for each link: minimum of the time of a scan of all columns, divided by the time for one
+column."""
 BYTES_OUT = "bookie_READ_BYTES"
 
 
 @contextmanager
 def measured_cluster(directory: Path | None, rate: float | None) -> Iterator[tuple[str, list[int]]]:
-    """The URI of a cluster, and the ports of its bookies' metrics.
+    """Run a cluster. Yield its URI, and the ports of its bookies' metrics.
 
-    The bookies send at most `rate` bytes per second.
+    All bookies together send at most `rate` bytes per second. None means no limit.
     """
     with TemporaryDirectory(dir=directory) as folder, ExitStack() as stack:
         cluster = Cluster(Path(folder))
@@ -74,7 +75,7 @@ def measured_cluster(directory: Path | None, rate: float | None) -> Iterator[tup
 
 
 def bytes_out(ports: list[int]) -> int:
-    """Bytes of entries that the bookies have sent to readers."""
+    """Return the number of bytes of entries that the bookies have sent to readers."""
     total = 0.0
     for port in ports:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
@@ -85,7 +86,7 @@ def bytes_out(ports: list[int]) -> int:
 
 
 def batches(rows: int) -> Iterator[pa.RecordBatch]:
-    """Batches with `rows` rows of random numbers in total. Each batch has other values."""
+    """Yield batches with `rows` rows of random numbers in total. The batches differ."""
     source = random.Random(rows)
     noise = pa.py_buffer(source.randbytes(8 * (BATCH_ROWS + len(COLUMNS) + rows // BATCH_ROWS)))
     for number in range(rows // BATCH_ROWS):
@@ -110,7 +111,7 @@ def written(uri: str, rows: int, *, log: str) -> tuple[float, int]:
 
 
 def writes(uri: str, rounds: int) -> list[Figure]:
-    """Throughput and stored bytes of writes with slices, compared with writes without slices."""
+    """Return speed and stored bytes of writes with slices, compared with writes without slices."""
     rows = ROWS // 4
     ratios, shares = [], []
     for number in range(1 + rounds):
@@ -133,7 +134,10 @@ def writes(uri: str, rounds: int) -> list[Figure]:
 
 
 def scans(spark: SparkSession, ports: list[int], link: str, rounds: int) -> list[Figure]:
-    """Seconds and bytes of scans of one column and of all columns. Both engines alternate."""
+    """Return seconds and bytes of scans of one column and of all columns.
+
+    Both engines alternate.
+    """
     seconds: dict[tuple[str, str], list[float]] = {}
     sent: dict[tuple[str, str], list[float]] = {}
     for number in range(WARM_UP_ROUNDS + rounds):

@@ -2,8 +2,8 @@
 
 Two ledgers share files, and one ledger is deleted. Then the bookies are requested to collect
 garbage and to compact. The appends of a third ledger are measured while all bookies copy entries,
-and again after the bookies have finished. In each round, the bookies have enough entries to copy
-for the whole measurement.
+and again when the bookies no longer copy entries. In each round, the bookies have enough entries to
+copy for the whole measurement.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SIZE_BYTES = 64 * KIB
 SMALL_SIZE_BYTES = KIB
 RATE_BYTES_PER_S = int(BookieSettings.model_fields["compaction_bytes_per_s"].default)
 SPARE_SECONDS = 3
-"""The time by which compaction lasts longer than the measurements, in seconds."""
+"""Time for which compaction continues after the measurements, in seconds."""
 POLL_SECONDS = 0.5
 IDLE_POLLS = 8
 
@@ -54,7 +54,7 @@ def fill(client: BlockingClient, seconds: float) -> None:
 
 
 def copied_bytes(bookie: Member) -> int:
-    """The live bytes in the bookie's files of copies."""
+    """Return the live bytes in the bookie's files of copies."""
     manifest = decode_manifest((Path(bookie.directory) / "MANIFEST").read_bytes())
     return sum(file.live_bytes for file in manifest.files if file.is_copies)
 
@@ -77,7 +77,7 @@ def wait_until_idle(cluster: Cluster) -> None:
 
 
 def slowest(ledger: BlockingWriteHandle, payload: bytes, seconds: float) -> float:
-    """The time in ms within which 99.9 % of single appends were acknowledged."""
+    """Return the time in ms within which 99.9 % of single appends were acknowledged."""
     taken, begun = [], time.perf_counter()
     while time.perf_counter() - begun < seconds:
         before = time.perf_counter()
@@ -97,7 +97,7 @@ def measure(client: BlockingClient, seconds: float) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Measure in turns, with compaction and without."""
+    """Measure with compaction and without compaction in each round."""
     options = parsed(__doc__)
     seconds = options.seconds
     busy: list[tuple[float, float]] = []

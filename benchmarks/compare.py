@@ -6,8 +6,8 @@ both checkouts. Each checkout has a cluster of its own, and both clusters run at
 pair consists of one round of each checkout, in alternating order, so that other programs on the
 machine affect both checkouts equally. After every few pairs, new clusters are started. The ratio of
 a pair is the figure of this checkout divided by the figure of BASE. If the figure is a time, the
-ratio is inverted. So a ratio above 1 means that this checkout is faster. The script prints the
-median of the ratios and its 95 % confidence interval, which depends only on the ranks of the
+ratio is inverted. So a ratio above 1 always means that this checkout is faster. The script prints
+the median of the ratios and its 95 % confidence interval, which depends only on the ranks of the
 ratios.
 """
 
@@ -28,16 +28,16 @@ from benchmarks.report import show_ratios
 
 RATIO_MIN = 0.95
 PAIRS_OF_A_CLUSTER = {"append": 2, "read": 10, "recovery": 30, "spark_write": 10, "spark_read": 30}
-"""Number of pairs after which new clusters are started. Data that `append` and `spark_write` delete
-stays on the disk for a while. A pair of `append` needs 10 GB, and bookies refuse writes shortly
-before their disk is full."""
+"""Number of pairs after which new clusters are started. Data that `append` and `spark_write` have
+deleted stays on the disk for some time. A pair of `append` needs 10 GB, and bookies refuse writes
+shortly before their disk is full."""
 
 
 class Side:
     """The process that runs rounds with the packages of one checkout."""
 
     def __init__(self, tree: Path, script: str, options: argparse.Namespace) -> None:
-        """Start the process. Its cluster is ready when `figures` returns."""
+        """Start the process. Its cluster is ready when the method `figures` returns."""
         self._process = subprocess.Popen(
             [sys.executable, "-m", "benchmarks.rounds", script, str(options.seconds), str(tree)],
             cwd=options.scripts_directory,
@@ -49,7 +49,7 @@ class Side:
         )
 
     def figures(self) -> list[str]:
-        """The names of the figures of this checkout."""
+        """Return the names of the figures of this checkout."""
         return list(json.loads(self._line()))
 
     def round(self, figure: str) -> float:
@@ -124,7 +124,7 @@ def _is_wanted(name: str, options: argparse.Namespace) -> bool:
 
 
 def _interval(ratios: list[float]) -> tuple[float, float]:
-    """The 95 % confidence interval of the median, by ranks of the ratios (binomial, p = 1/2)."""
+    """Return the 95 % confidence interval of the median, by ranks (binomial, p = 1/2)."""
     count, ordered = len(ratios), sorted(ratios)
     tail, rank = 0.0, 0
     while rank < count // 2:

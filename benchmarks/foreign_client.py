@@ -1,9 +1,10 @@
 """How fast is BookKeeper's Java client (version 2 of its protocol) with ledgerlog's bookies?
 
 The same client runs with three bookies of ledgerlog, and with three bookies of Apache BookKeeper.
-The runs alternate. Each figure contains the median of the ratios of neighbouring runs. `--peer` is
-required, because the Java client is a part of the rig. ZooKeeper, the bookies and the client run on
-this machine. While one cluster is measured, the other cluster is idle.
+The runs alternate. Each figure contains the median ratio of two runs that follow each other.
+`--peer` is required, because the Java client is a part of the rig (`peer_bookkeeper`). ZooKeeper,
+the bookies and the client run on this machine. While one cluster is measured, the other cluster is
+idle.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Case:
 
 
 def cases(seconds: float) -> tuple[Case, ...]:
-    """All cases. Each run appends for `seconds`, or reads the same ledger three times."""
+    """Return all cases. Each run appends for `seconds`, or reads the same ledger three times."""
     duration = f"{seconds:g}"
     return (
         Case("adds, 1 KiB, 2,000 outstanding", ("append", "1024", "2000", duration, "1"), 1.0),

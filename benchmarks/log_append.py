@@ -1,8 +1,8 @@
 """How fast does a leader append records of 200 bytes, if each record must be on two disks?
 
 The ledgers have E3/Qw3/Qa2 and CRC32C. ZooKeeper, three bookies and the client run on this machine.
-Some figures are for records of random bytes (noise), which LZ4 cannot compress. The other figures
-are for lines of text, which LZ4 can compress.
+Some figures are for records of random bytes ("noise"), which LZ4 cannot compress. The other figures
+are for records with lines of text, which LZ4 can compress.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ KIB = 1 << 10
 
 
 def noise() -> list[bytes]:
-    """Records without any pattern."""
+    """Return records of random bytes."""
     return [os.urandom(RECORD_SIZE_BYTES) for _ in range(RECORDS)]
 
 
 def text() -> list[bytes]:
-    """Records that look like lines of an access log."""
+    """Return records that look like lines of an access log."""
     line = '{"time": %d, "level": "INFO", "service": "checkout", "order": "%s", "items": %d}'
     return [
         (line % (1_795_000_000_000 + 13 * n, os.urandom(12).hex(), n % 17))
@@ -50,7 +50,10 @@ def text() -> list[bytes]:
 
 
 def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
-    """Records/s of `append_many` with `count` records in a call. At most 40,000 are pending."""
+    """Return a function that measures the records/s of `append_many_async`.
+
+    Each call appends `count` records. At most 40,000 records are pending.
+    """
 
     def run(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
         batches = cycle([records[at : at + count] for at in range(0, RECORDS, count)])
@@ -68,7 +71,7 @@ def many(count: int) -> Callable[[BlockingLeader, list[bytes], float], float]:
 
 
 def one_by_one(log: BlockingLeader, records: list[bytes], seconds: float) -> float:
-    """Records/s of `append_async`."""
+    """Return the records/s of `append_async`."""
     begun, done, last = time.perf_counter(), 0, None
     while time.perf_counter() - begun < seconds:
         for record in records[:1_000]:
@@ -98,7 +101,7 @@ CASES = (
 
 
 def measure(client: BlockingLogClient, case: Case, rounds: int, seconds: float) -> list[float]:
-    """Records/s of each round. A short round first warms everything up."""
+    """Return the records/s of each round. A short round that is not counted warms up before."""
     records, found = case.records(), []
     with client.open_log("records", lead=True) as log:
         for number in range(rounds + 1):

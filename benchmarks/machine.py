@@ -12,14 +12,14 @@ from pathlib import Path
 
 
 def median(values: list[float]) -> float:
-    """The median of several rounds."""
+    """Return the median of several rounds."""
     return statistics.median(values)
 
 
 def disk_rate(
     directory: Path, *, size_bytes: int, writers: int = 3, seconds: float = 1.5
 ) -> tuple[float, float]:
-    """Bytes/s of all `writers` together, and the median time of one write and fdatasync in ms.
+    """Return bytes/s of all `writers` together, and the median ms of one write with fdatasync.
 
     Each writer overwrites a file of its own, whose blocks were all written before the measurement.
     A bookie writes its entry-log files in the same manner.
@@ -60,7 +60,10 @@ def disk_rate(
 
 
 def echo_rate(*, size_bytes: int, seconds: float = 1.0, window: int = 16) -> tuple[float, float]:
-    """Messages/s and ms of a round trip on a raw loopback socket. Each answer has 28 bytes."""
+    """Return messages/s, and ms of a round trip, on a raw loopback socket.
+
+    Each message has `size_bytes`, and each answer has 28 bytes.
+    """
     listener = socket.create_server(("127.0.0.1", 0))
 
     def serve() -> None:
@@ -103,7 +106,7 @@ def _receive(peer: socket.socket, count: int) -> None:
 
 
 def device_bytes(pid: int) -> int:
-    """The kernel's count of the bytes that it sent to storage for a process.
+    """Return the kernel's count of the bytes that it sent to storage for a process.
 
     The kernel counts whole folios. A write to part of a cached folio counts as the whole folio.
     """
@@ -114,14 +117,14 @@ def device_bytes(pid: int) -> int:
 
 
 def disk_bytes(directory: Path) -> int:
-    """Bytes written to the block device of a directory, by the device's own counter."""
+    """Return the bytes written to the block device of a directory, by the device's own counter."""
     device = directory.stat().st_dev
     counters = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat").read_text()
     return int(counters.split()[6]) * 512
 
 
 def anonymous_bytes(pid: int) -> int:
-    """Anonymous resident memory of a process, in bytes."""
+    """Return the anonymous resident memory of a process, in bytes."""
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) * 1024
@@ -129,6 +132,6 @@ def anonymous_bytes(pid: int) -> int:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process and of the children it waited for, in seconds."""
+    """Return user and system time of a process and of its ended children, in seconds."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return sum(int(x) for x in fields[11:15]) / os.sysconf("SC_CLK_TCK")

@@ -1,9 +1,9 @@
 """How much later does a bookie with 100,000 ledgers answer while it maintains its files?
 
 A client adds and reads single entries, one at a time. Meanwhile, files are finished, checkpoints
-are made, the entries of 50,000 deleted ledgers are dropped, and compaction copies the rest of their
-files. Then the same client is measured without this work. ZooKeeper, the bookie (write mode
-`journal`) and the clients run on this machine.
+are made, the entries of 50,000 deleted ledgers are dropped, and compaction copies the other entries
+of their files. Then the same client is measured without this work. ZooKeeper, the bookie (write
+mode `journal`) and the clients run on this machine.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NODES_PER_TRANSACTION = 500
 DROP_SECONDS_MAX = 300
 IDLE_POLLS = 5
 MAINTENANCE_PART = 10
-"""Factor by which a measurement is longer than `--seconds`. Maintenance takes a minute."""
+"""Factor by which a measurement is longer than `--seconds`, because maintenance takes a minute."""
 SETTINGS = (*SMALL_FILES, "--write-mode", "journal", "--checkpoint-interval-ms", "1000")
 
 
@@ -71,13 +71,13 @@ def keep_ledgers(uri: str, connect_string: str) -> int:
 
 
 def node_of(ledger_id: int) -> str:
-    """The node of a ledger."""
+    """Return the path of the node of a ledger."""
     digits = f"{ledger_id:010d}"
     return f"/ledgers/{digits[:2]}/{digits[2:6]}/L{digits[6:]}"
 
 
 class Latencies:
-    """The times of single adds and of reads of cached entries, in ms."""
+    """Measures the times of single adds and of reads of cached entries, in ms."""
 
     def __init__(self, port: int, ledger_id: int) -> None:
         self._port = port
@@ -86,7 +86,7 @@ class Latencies:
         self._payload = os.urandom(KIB)
 
     def late(self, seconds: float) -> tuple[float, float]:
-        """Return the p99.9 of adds and the p99.9 of reads."""
+        """Measure for `seconds`. Return the p99.9 of adds and the p99.9 of reads."""
         adds: list[float] = []
         reads: list[float] = []
         end = time.perf_counter() + seconds
@@ -101,14 +101,14 @@ class Latencies:
 
 
 def timed(call: Callable[[], object]) -> float:
-    """The time of a call, in ms."""
+    """Return the time of a call, in ms."""
     before = time.perf_counter()
     call()
     return (time.perf_counter() - before) * 1e3
 
 
 def late_ms(times: list[float]) -> float:
-    """The p99.9 of the times."""
+    """Return the p99.9 of the times."""
     return sorted(times)[int(len(times) * 0.999)]
 
 
@@ -139,7 +139,7 @@ def files_of(bookie: SingleBookie) -> tuple[int, float]:
 
 
 def wait_until_idle(bookie: SingleBookie) -> None:
-    """Wait until the bookie prepares no file any more."""
+    """Wait until the bookie no longer prepares new files."""
     before, same = -1, 0
     while same < IDLE_POLLS:
         time.sleep(1)
@@ -158,7 +158,7 @@ class Measured:
 
 
 def measure(bookie: SingleBookie, zookeeper: ZooKeeperProcess, seconds: float) -> Measured:
-    """Fill a bookie and measure it."""
+    """Fill a bookie with ledgers, and measure it with maintenance and without."""
     uri = f"zk://{zookeeper.connect_string}/ledgers"
     bookie.start()
     own = keep_ledgers(uri, zookeeper.connect_string)

@@ -1,9 +1,10 @@
-"""How fast are 100,000 ledgers listed and walked, and how fast does a client create ledgers?
+"""How fast is the metadata of 100,000 ledgers listed and read, and how fast are ledgers created?
 
 ZooKeeper runs on this machine. One client creates and closes ledgers. The limit is the rate of the
-same writes by ZooKeeper's Python client in the same run, with the same number of concurrent writes.
-Rounds of both clients alternate, and the figure is the median of the ratios. A walk runs in a
-process of its own, so that its memory is measured alone.
+same writes by ZooKeeper's Python client (Kazoo) in the same run, with the same number of concurrent
+writes. Rounds of both clients alternate, and the figure is the median of the ratios of both rates.
+A walk reads the metadata of all ledgers. It runs in a process of its own, so that its memory is
+measured alone.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ RATIO_MIN = 0.5
 
 
 async def in_parallel(count: int, one: Callable[[int], Awaitable[object]]) -> float:
-    """The time of `count` calls of `one` in seconds. `DEPTH` calls run at the same time."""
+    """Return the seconds that `count` calls of `one` take. `DEPTH` calls run at the same time."""
     numbers = iter(range(count))
 
     async def worker() -> None:
@@ -75,7 +76,7 @@ async def create_and_close(stores: MetadataStores, count: int) -> float:
 
 
 def raw_writes(client: KazooClient, directory: str, count: int) -> float:
-    """The rate at which ZooKeeper's client writes the metadata of `count` ledgers, in writes/s.
+    """Return the writes/s at which ZooKeeper's client writes the metadata of `count` ledgers.
 
     For each `COUNT_MAX` ledgers, one transaction creates the nodes of their ids, and another
     transaction deletes these nodes. The node of each ledger is created and then overwritten.
@@ -109,7 +110,7 @@ def raw_writes(client: KazooClient, directory: str, count: int) -> float:
 
 
 async def listed(uri: str) -> dict[str, float]:
-    """The times of a listing and of a walk, the memory after the walk, and both counts."""
+    """Return the seconds and the counts of a listing and of a walk, and the memory after them."""
     stores = await open_metadata(uri)
     begun = time.perf_counter()
     ids = 0
@@ -134,7 +135,7 @@ async def listed(uri: str) -> dict[str, float]:
 
 
 def in_process(uri: str) -> dict[str, float]:
-    """The result of `listed` in a new process."""
+    """Return the result of `listed` in a new process."""
     command = (sys.executable, "-m", "benchmarks.metadata", "--walk", uri)
     done = subprocess.run(command, check=True, capture_output=True, text=True, env=os.environ)
     result: dict[str, float] = json.loads(done.stdout)
@@ -143,7 +144,10 @@ def in_process(uri: str) -> dict[str, float]:
 
 
 async def writes(uri: str, hosts: str, rounds: int) -> list[tuple[float, float]]:
-    """Pairs of the writes/s of ledgerlog and of ZooKeeper's client, in alternating rounds."""
+    """Return pairs of the writes/s of ledgerlog and of ZooKeeper's client.
+
+    Their rounds alternate.
+    """
     stores = await open_metadata(uri)
     client = KazooClient(hosts)
     try:
@@ -194,7 +198,8 @@ def main() -> None:
         ZooKeeperProcess(Path(directory) / "zookeeper") as zookeeper,
     ):
         hosts = zookeeper.connect_string
-        # The created ledgers have another root than the walked ledgers: both have ids from 0.
+        # The created ledgers have another root node than the walked ledgers, because the ids of
+        # both begin at 0.
         pairs = uvloop.run(writes(f"zk://{hosts}/created", hosts, options.rounds))
         uri = f"zk://{hosts}/ledgers"
         uvloop.run(prepared(uri))
@@ -206,7 +211,7 @@ def main() -> None:
 def figures(
     walks: list[dict[str, float]], pairs: list[tuple[float, float]], ratios: list[float]
 ) -> list[Figure]:
-    """The figures of the benchmark."""
+    """Return the figures of the benchmark."""
     found = []
     for name, question, unit, goal in (
         ("list", f"list {LEDGERS:,} ledgers", "s", LIST_SECONDS_MAX),

@@ -2,7 +2,7 @@
 
 The batches are written as the streaming sink writes them. Each of the two tasks has a process of
 its own, which keeps its ledger open from batch to batch. The driver commits with the state that it
-kept from its last commit. Two differences from a long-lived stream increase the figures. First,
+has stored at its last commit. Two differences from a long-lived stream increase the figures. First,
 ledgers roll every 360 batches, as with a trigger of ten seconds and `rollMs` of an hour. Second,
 nothing is merged before the end. Unlisted ledgers have a grace period of 1 ms, and unused pages
 have no grace period. So the last sweep deletes these ledgers and pages, and the last figures do not
@@ -63,7 +63,7 @@ class Sizes:
 
 
 def encoded() -> tuple[bytes, bytes, bytes]:
-    """The rows of a task as an entry, the index entry of their range, and its statistics."""
+    """Return the rows of a task as an entry, the index entry of their range, and its statistics."""
     splitter = EntrySplitter(SCHEMA)
     batch = pa.record_batch({"id": range(ROWS), "text": ["some text"] * ROWS}, schema=SCHEMA)
     entry, index = [*splitter.add(batch), *splitter.finish()]
@@ -71,7 +71,7 @@ def encoded() -> tuple[bytes, bytes, bytes]:
 
 
 async def sizes(client: LedgerClient, cluster: Cluster, log: Log) -> Sizes:
-    """The current sizes. ZooKeeper's log files are sparse, so only allocated blocks are counted."""
+    """Return the sizes now. ZooKeeper's log files are sparse, so only allocated blocks count."""
     told = four_letters(cluster.zookeeper_port, "mntr", timeout_seconds=10)
     rows = dict(line.split("\t", 1) for line in told.splitlines() if "\t" in line)
     directory = Path(cluster.members.get(ZOOKEEPER).directory)
@@ -117,7 +117,10 @@ async def stream(log: Log, batches: int) -> None:
 
 
 async def measured(cluster: Cluster, batches: int) -> tuple[list[Sizes], list[float]]:
-    """Sizes before the stream, after it and after merging. Times of stream and merging in s."""
+    """Return the sizes at three times, and the seconds of the stream and of merging.
+
+    The sizes are from before the stream, from after the stream, and from after merging.
+    """
     async with await open_client(cluster.metadata_service_uri) as client:
         logs = logs_of(client)
         log = await logs.create("stream", properties={"deletedRetentionMs": "1"})

@@ -1,8 +1,8 @@
 """A network link of limited speed between the bookies of a local cluster and their clients.
 
 The bookies register a loopback address that differs from the address on which they listen. A
-process listens on the registered address and forwards each connection to the bookie. Together, the
-bookies send at most `rate` bytes per second. Requests are not limited.
+process listens on the registered address and forwards each connection to the bookie. All bookies
+together send at most `rate` bytes per second. Requests to the bookies are not limited.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Link:
 
 @contextmanager
 def metered_link(ports: Sequence[int], rate: float) -> Iterator[None]:
-    """Forward connections to these ports of the bookies."""
+    """Forward connections to these ports of the bookies during the block."""
     context = multiprocessing.get_context("spawn")
     is_ready = context.Event()
     process = context.Process(target=_serve, args=(list(ports), rate, is_ready), daemon=True)

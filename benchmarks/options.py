@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def positive(text: str) -> int:
-    """Parse a whole number of at least 1. With 0, a command would run nothing and succeed."""
+    """Parse a whole number of at least 1. With 0, a command would measure nothing and succeed."""
     try:
         number = int(text)
     except ValueError:
@@ -37,10 +37,10 @@ def parsed(
     with_only: bool = False,
     engines: Callable[[str], object] | None = None,
 ) -> argparse.Namespace:
-    """The parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
+    """Return the parsed options `--rounds`, `--seconds`, `--directory`, `--json` and `--peer`.
 
-    Some scripts also have `--only` or `--engines`. The function `engines` parses the value of the
-    latter.
+    With `with_only`, there is also the option `--only`. If `engines` is a function, there is also
+    the option `--engines`, whose value `engines` parses.
     """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter

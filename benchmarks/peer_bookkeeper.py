@@ -1,6 +1,6 @@
-"""Runs Apache BookKeeper for comparison, with a rig of shell scripts that the caller names.
+"""Runs Apache BookKeeper for comparison, with shell scripts in a directory that the caller names.
 
-The rig is a directory with `get.sh`, `start.sh [N]`, `stop.sh` and `bench.sh v2 COMMAND ...`.
+This directory, the rig, contains `get.sh`, `start.sh [N]`, `stop.sh` and `bench.sh v2 COMMAND ...`.
 `bench.sh` prints lines that begin with RESULT. The ZooKeeper of the rig listens on the port
 `ZKPORT`. With `CLEAN=1`, the rig starts without data.
 """
@@ -31,7 +31,7 @@ class Rig:
         self._results: dict[tuple[str, ...], list[str]] = {}
 
     def start(self) -> None:
-        """Start ZooKeeper and the bookies. Return when all of them run."""
+        """Start ZooKeeper and the bookies, and return when all these processes run."""
         self._script("get.sh")
         said = self._script("start.sh", str(BOOKIES))
         if "DOWN" in said:
@@ -42,15 +42,18 @@ class Rig:
         self._script("stop.sh")
 
     def entries_per_second(self, *command: str) -> float:
-        """Median entries/s of `append`, `read` or `batch`."""
+        """Return the median entries/s of `append`, `read` or `batch`."""
         return self._median(r"median (\d+(?:\.\d+)?) e/s", command)
 
     def milliseconds(self, *command: str) -> float:
-        """The median time of `recover`, or the median of the p50 of each round of `lat`, in ms."""
+        """Return the median ms of `recover`, or the median over the rounds of the p50 of `lat`."""
         return self._median(r"(?:p50=|median )(\d+(?:\.\d+)?) ?ms", command)
 
     def client_rate(self, command: tuple[str, ...], uri: str | None = None) -> float:
-        """Entries/s of one run of the Java client, with the cluster at `uri` or with the rig."""
+        """Return the entries/s of one run of the Java client, with cluster `uri` or with the rig.
+
+        If `uri` is None, the client uses the cluster of the rig.
+        """
         port = self._environment["ZKPORT"]
         cluster = uri or f"zk+hierarchical://127.0.0.1:{port}/ledgers"
         client = (
@@ -71,7 +74,10 @@ class Rig:
         return statistics.median(map(float, found))
 
     def _bench(self, command: tuple[str, ...]) -> list[str]:
-        """The RESULT lines of one benchmark of the Java client. Each benchmark runs only once."""
+        """Return the RESULT lines of a benchmark of the Java client.
+
+        Each benchmark runs only once.
+        """
         if command not in self._results:
             said = self._script("bench.sh", "v2", *command)
             lines = [line for line in said.splitlines() if line.startswith("RESULT")]

@@ -1,8 +1,8 @@
 """Runs Apache Kafka for comparison: one broker, and Spark's Kafka connector in the same session.
 
 Maven downloads the broker and the connector once, to a folder in the user's cache. The connector
-for Spark 4.3.0 was not on Maven Central when this was written, so the session loads the connector
-for Spark 4.2.0. Its batch reads and writes work in Spark 4.3.
+for Spark 4.3.0 was not on Maven Central when this module was written, so the session loads the
+connector for Spark 4.2.0. The batch reads and writes of this connector work in Spark 4.3.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ offsets.topic.replication.factor=1
 
 
 def connector_jars() -> str:
-    """The value of `spark.jars` that adds Spark's Kafka connector to a session."""
+    """Return the value of `spark.jars` that adds Spark's Kafka connector to a session."""
     folder = _fetched(CONNECTOR)
     names = [each for name in CONNECTOR_JARS for each in sorted(folder.glob(f"{name}*.jar"))]
     return ",".join(map(str, names))
@@ -96,14 +96,14 @@ def broker(directory: Path | None) -> Iterator[str]:
 
 
 def write(rows: DataFrame, server: str) -> None:
-    """Write each row as one record. Its value is the row as text."""
+    """Write each row as one record. The value of a record is its row as text."""
     values = rows.selectExpr("cast(concat_ws(',', a, b, c, d) AS binary) AS value")
     to = values.write.format("kafka").option("kafka.bootstrap.servers", server)
     to.option("topic", TOPIC).save()
 
 
 def read(spark: SparkSession, server: str) -> DataFrame:
-    """All records of the topic, as Spark's connector delivers them; their values are not parsed."""
+    """Return all records of the topic from Spark's connector. Their values are not parsed."""
     reader = spark.read.format("kafka").option("kafka.bootstrap.servers", server)
     return reader.option("subscribe", TOPIC).load()
 
@@ -121,7 +121,7 @@ def _await(process: subprocess.Popen[bytes], port: int, output: Path) -> None:
 
 
 def _fetched(artifact: str) -> Path:
-    """The folder with the artifact's jars. Maven fills it once."""
+    """Return the folder with the artifact's jars. Maven fills the folder at the first call."""
     cache = Path.home() / ".cache" / "ledgerlog-benchmarks"
     folder = cache / artifact.replace(":", "-")
     if folder.exists():

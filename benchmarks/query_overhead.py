@@ -1,4 +1,4 @@
-"""How much time does the JVM engine add to a first query, and the catalog add to a statement?
+"""How much time does the JVM engine add to a first query, and the catalog to a statement?
 
 The first figure is the time of the first query in a new session (`sum(a)` of 1 million rows) with
 the JVM engine, minus the time of the same query on Parquet files. Each query runs in a process of
@@ -30,11 +30,14 @@ LEDGER = "ledger"
 FIRST_GOAL_SECONDS = 1.5
 STATEMENT_GOAL_MS = 50
 STATEMENTS = 20
-"""Number of statements in a round. One statement takes only a few tens of milliseconds."""
+"""Number of statements in a round, because one statement takes only a few tens of milliseconds."""
 
 
 def first_query(path: str) -> float:
-    """Seconds of a session's first query: on the log if `path` is `LEDGER`, else on Parquet."""
+    """Return the seconds of a session's first query.
+
+    If `path` is `LEDGER`, the query reads the log, otherwise the Parquet files at `path`.
+    """
     with session() as spark:
         begun = time.perf_counter()
         if path != LEDGER:
@@ -47,7 +50,7 @@ def first_query(path: str) -> float:
 
 
 def in_a_process(path: str) -> float:
-    """The result of `first_query`, which runs in a process of its own."""
+    """Return the result of `first_query`, which runs in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.query_overhead", path],
         stdout=subprocess.PIPE,
@@ -58,7 +61,7 @@ def in_a_process(path: str) -> float:
 
 
 def milliseconds(query: Callable[[], object]) -> float:
-    """The mean time of `STATEMENTS` runs of a query, in ms."""
+    """Return the mean time of `STATEMENTS` runs of a query, in ms."""
     begun = time.perf_counter()
     for _ in range(STATEMENTS):
         query()
@@ -66,7 +69,7 @@ def milliseconds(query: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Write the rows, and measure both figures. The two queries of a figure run in turn."""
+    """Write the rows, and measure both figures. The two queries of each figure alternate."""
     options = parsed(__doc__, rounds=5)
     with (
         ll.local_cluster(bookies=3, directory=options.directory),

@@ -45,7 +45,7 @@ CASES = (
 
 
 def fill(client: BlockingClient, case: Case) -> int:
-    """Write a closed ledger with the entries of the case."""
+    """Write a closed ledger with the entries of the case, and return its id."""
     payload, batch = os.urandom(case.size_bytes), max(1, KIB * KIB // case.size_bytes)
     with client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2) as ledger:
         for _ in range(0, case.entries, batch):

@@ -34,7 +34,7 @@ with ll.connect(sys.argv[1]) as client:
 
 
 def abandoned_ledger(uri: str) -> int:
-    """The id of a ledger whose writer has just been killed."""
+    """Return the id of a ledger whose writer has just been killed."""
     writer = subprocess.Popen(
         [sys.executable, "-c", WRITER, uri],
         stdin=subprocess.PIPE,
@@ -49,7 +49,7 @@ def abandoned_ledger(uri: str) -> int:
 
 
 def seal_ms(client: BlockingClient, uri: str) -> float:
-    """The time of the seal of an abandoned ledger, in ms."""
+    """Return the ms that the seal of a ledger with a killed writer takes."""
     ledger_id = abandoned_ledger(uri)
     begun = time.perf_counter()
     client.seal(ledger_id)

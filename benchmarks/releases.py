@@ -3,13 +3,13 @@
 `python -m benchmarks.releases record 0.2.0` runs all benchmarks and writes their figures to
 `benchmarks/history/0.2.0.json`. With `--checkout`, the scripts of this checkout measure the
 packages of another directory. `python -m benchmarks.releases compare 0.1.0 0.2.0` prints the ratio
-of each figure that both releases have. A ratio of more than 1 always means that the second release
-is better, even for figures that are times.
+of each figure that both releases have. A ratio above 1 always means that the second release is
+better, even for figures that are times.
 
 Two releases are measured at different times, often on different machines. So if a script measured
-the limit of the machine in the same run, its figure is divided by this limit. Without a limit, the
-ratio of two figures shows little, because the machines may differ. To compare two checkouts on one
-machine within an hour, use `benchmarks.compare`.
+the limit of the machine in the same run, the command also divides the figure by this limit. Without
+such a limit, the ratio of two figures shows little, because the machines may differ. To compare two
+checkouts on one machine within an hour, use `benchmarks.compare`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Measured:
         script: The script that printed the figure.
         question: The name of the figure.
         value: Median of the rounds, in `unit`.
-        limit: The limit of the machine in the same run, in `unit`. It is None if it was not
+        limit: The limit of the machine in the same run, in `unit`, or None if no limit was
           measured.
     """
 
@@ -63,7 +63,7 @@ class Ratio:
 
     Attributes:
         plain: The ratio of the two values. If it is above 1, the newer release is better.
-        to_limit: The ratio of the values divided by their limits. It is None if a limit is missing.
+        to_limit: The ratio of the values divided by their limits, or None if a limit is missing.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Ratio:
 
 
 def read(version: str, folder: Path = HISTORY) -> list[Measured]:
-    """The figures of a release.
+    """Return the figures of a release.
 
     Raises:
         SystemExit: There is no file of that release. The message lists the existing releases.
@@ -87,7 +87,7 @@ def read(version: str, folder: Path = HISTORY) -> list[Measured]:
 
 
 def ratios(old: list[Measured], new: list[Measured]) -> list[Ratio]:
-    """A ratio for each figure that both releases have, in the order of the newer release."""
+    """Return a ratio for each figure that both releases have, in the order of the newer release."""
     by_name = {(figure.name, figure.unit): figure for figure in old}
     found = []
     for figure in new:
@@ -109,8 +109,8 @@ def _better(ratio: float, figure: Measured) -> float:
 def record(version: str, names: list[str], options: list[str], checkout: Path) -> Path:
     """Run the named scripts on the packages of a checkout, and write their figures to a file.
 
-    A script cannot run if an old release lacks a module that the script imports. The file lists the
-    scripts that could not run.
+    A script fails on an old release that lacks a module which the script imports. The file lists
+    the scripts that printed no figure.
     """
     figures = []
     missing = []
@@ -154,7 +154,7 @@ def record(version: str, names: list[str], options: list[str], checkout: Path) -
 
 
 def show(old: str, new: str, found: list[Ratio]) -> None:
-    """Print the ratios for people."""
+    """Print the ratios as a table."""
     table = Table(title=f"{new} to {old} (more than 1 is better)")
     table.add_column("figure")
     table.add_column("ratio", justify="right")

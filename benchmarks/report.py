@@ -13,14 +13,14 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """One figure, with its goal, its limit and the figure of the peer.
+    """One figure, with its goal, the limit of the machine, and the figure of the peer.
 
     Attributes:
         value: Median of the rounds, in `unit`.
         goal: The project's goal: a maximum if `lower_is_better`, otherwise a minimum.
         limit: The limit of the machine in the same run, in `unit`. `limit_of` describes the work
             for which the limit was measured.
-        peer: The figure of the peer in the same run, in `unit`. It is None if the peer did not run.
+        peer: The figure of the peer in the same run, in `unit`, or None if the peer did not run.
         goal_to_peer: The goal for the ratio of `value` to `peer`. It replaces `goal`.
     """
 
@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def reached(self) -> bool | None:
-        """Whether the goal is reached. It is None if the goal or the needed peer is missing."""
+        """Whether the goal is reached, or None if there is no goal or no figure of the peer."""
         if self.goal_to_peer is not None:
             if self.peer is None:
                 return None

@@ -1,10 +1,10 @@
 """How fast are the entries of a lost bookie copied, compared with appends in the same run?
 
 In each round, a client writes ledgers with entries of 64 KiB to three of four bookies. Then a
-bookie is killed with SIGKILL, and the ledgers that name this bookie are marked. `ledgerlog
-autorecovery run` heals them in a process of its own, without a limit of bytes per second. The
-measured time begins when auto-recovery is enabled, and ends when the last of these ledgers is
-healed.
+bookie is killed with SIGKILL, and the ledgers whose metadata names this bookie are marked.
+`ledgerlog autorecovery run` heals these ledgers in a process of its own, without a limit of bytes
+per second. The measured time begins when auto-recovery is enabled, and ends when the last of these
+ledgers is healed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,14 @@ PENDING_MAX = 64
 LOST = "bookie-1"
 RATIO_MIN = 0.5
 SECONDS_MAX = 120.0
-"""Maximum time of a wait for the end of a registration, for the worker, or for the healing."""
+"""Maximum seconds of a wait for the end of a registration, for the worker, or for the healing."""
 
 
 def appended(client: BlockingClient) -> tuple[list[int], float]:
-    """Write the ledgers. Return their ids, and the rate in payload bytes per second."""
+    """Write the ledgers.
+
+    Return their ids, and the rate of the writes in payload bytes per second.
+    """
     payload, ids = bytes(ENTRY_SIZE_BYTES), []
     begun = time.perf_counter()
     for _ in range(LEDGERS):
@@ -57,7 +60,10 @@ def appended(client: BlockingClient) -> tuple[list[int], float]:
 
 
 async def marked(uri: str, ids: list[int], name: str) -> set[int]:
-    """Disable auto-recovery, wait for the end of a bookie's registration, and mark its ledgers."""
+    """Disable auto-recovery, wait for the end of a bookie's registration, and mark its ledgers.
+
+    Return the ids of the marked ledgers.
+    """
     async with metadata(uri) as stores:
         await stores.recovery_switch.disable()
         end = time.monotonic() + SECONDS_MAX
@@ -95,7 +101,7 @@ def recovery(uri: str) -> Iterator[Iterator[dict[str, Any]]]:
 
 
 async def enabled(uri: str) -> float:
-    """Enable auto-recovery. Return the wall-clock time immediately before, in ms."""
+    """Enable auto-recovery. Return the wall-clock time immediately before this, in ms."""
     async with metadata(uri) as stores:
         begun_ms = time.time_ns() / 1e6
         await stores.recovery_switch.enable()

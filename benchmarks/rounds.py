@@ -2,7 +2,7 @@
 
 As soon as its cluster runs, the process prints the names of its figures as one line of JSON. Then
 the process reads names of figures from standard input. For each name, it runs one round and prints
-the figure.
+the value of the figure.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from benchmarks.spark_engines import SETTING
 from benchmarks.spark_session import generated, session
 
 Rounds = dict[str, Callable[[], float]]
-"""A function for each name of a figure, which runs one round and returns the figure. A larger
-figure is better, so a time is returned as its inverse, in 1/s."""
+"""A map from the name of each figure to a function, which runs one round and returns the figure. A
+larger figure is better, so a time is returned as its inverse, in 1/s."""
 LOG_LINES_SHOWN = 20
 
 
 @contextmanager
 def cluster_with_logs() -> Iterator[ll.Cluster]:
-    """A cluster of three bookies. If a round fails, the ends of the bookies' logs are printed."""
+    """Run a cluster of three bookies. If a round fails, print the ends of the bookies' logs."""
     with ll.local_cluster(bookies=3) as cluster:
         try:
             yield cluster
@@ -41,7 +41,7 @@ def cluster_with_logs() -> Iterator[ll.Cluster]:
 
 @contextmanager
 def of_append(seconds: float) -> Iterator[Rounds]:
-    """Rounds of all cases of `append`."""
+    """Yield the rounds of all cases of `append`."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
 
         def one(case: append.Case) -> float:
@@ -53,7 +53,7 @@ def of_append(seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_read(_seconds: float) -> Iterator[Rounds]:
-    """Rounds of all cases of `read`. Each case reads a ledger that is filled only once."""
+    """Yield the rounds of all cases of `read`. All rounds of a case read the same ledger."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {
             case.name: partial(read.read, client, read.fill(client, case), case)
@@ -63,14 +63,14 @@ def of_read(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_recovery(_seconds: float) -> Iterator[Rounds]:
-    """Rounds of `recovery`. Each round seals one ledger."""
+    """Yield the rounds of `recovery`. Each round seals one ledger."""
     with cluster_with_logs() as cluster, ll.connect(cluster.metadata_service_uri) as client:
         yield {"seal": lambda: 1e3 / recovery.seal_ms(client, cluster.metadata_service_uri)}
 
 
 @contextmanager
 def of_spark_write(_seconds: float) -> Iterator[Rounds]:
-    """Rounds of `spark_write`. The figure is in M rows/s."""
+    """Yield the rounds of `spark_write`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         rows = generated(spark, spark_write.ROWS)
 
@@ -84,7 +84,7 @@ def of_spark_write(_seconds: float) -> Iterator[Rounds]:
 
 @contextmanager
 def of_spark_read(_seconds: float) -> Iterator[Rounds]:
-    """Rounds of `spark_read`. The figure is in M rows/s."""
+    """Yield the rounds of `spark_read`. The figure is in M rows/s."""
     with cluster_with_logs(), session() as spark:
         generated(spark, spark_read.ROWS).write.format("ledger").mode("overwrite").save("read")
         spark.conf.set(SETTING, "python")  # releases without the JVM engine have only this source

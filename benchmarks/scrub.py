@@ -1,8 +1,8 @@
 """How much later does a bookie acknowledge adds while it scrubs its files at the default rate?
 
 The storage of a bookie runs in this process, without a network. Its finished files have enough
-bytes for a scrub that lasts for the whole measurement. Adds of 1 KiB, 16 at a time, are measured
-first without a scrub and then during a scrub, in each round.
+bytes for a scrub that lasts for the whole measurement. In each round, adds of 1 KiB, 16 at a time,
+are measured first without a scrub and then during a scrub.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Writer:
 async def measured(
     directory: Path, rounds: int, seconds: float
 ) -> list[tuple[float, float, float]]:
-    """For each round: the p99 without a scrub, the p99 during a scrub, and the scrubbed MiB."""
+    """Return for each round the p99 without and during a scrub, in ms, and the scrubbed MiB."""
     files, tasks = OsFileSystem(directory), OsTasks()
     await files.lock()
     await initialize_directory(files)
@@ -115,7 +115,7 @@ async def measured(
 
 
 def main() -> None:
-    """Measure in turns, without a scrub and during a scrub."""
+    """Measure without a scrub and during a scrub in each round."""
     options = parsed(__doc__)
     with tempfile.TemporaryDirectory(dir=options.directory) as folder:
         measure = partial(measured, Path(folder) / "bookie", options.rounds, options.seconds)

@@ -25,7 +25,7 @@ BURST_ADDS = 200
 
 
 class SingleBookie:
-    """A bookie with the given settings. `start` returns the time until it serves, in seconds."""
+    """A bookie with the given settings, which runs as a process."""
 
     def __init__(self, directory: Path, service_uri: str, settings: Sequence[str]) -> None:
         self.directory = directory
@@ -39,7 +39,10 @@ class SingleBookie:
         self.port = self.grpc_port = 0
 
     def start(self) -> float:
-        """Start the process, and wait until it serves."""
+        """Start the process, and wait until it serves.
+
+        Return the time that this took, in seconds.
+        """
         began = time.perf_counter()
         with self.directory.with_suffix(".log").open("a") as log:
             process = subprocess.Popen(self._command, stdout=subprocess.PIPE, stderr=log, text=True)
@@ -72,13 +75,13 @@ class SingleBookie:
             process.stdout.close()
 
     def anonymous_mib(self) -> float:
-        """Anonymous resident memory, in MiB."""
+        """Return the anonymous resident memory of the process, in MiB."""
         assert self._process is not None
         return anonymous_bytes(self._process.pid) / (1 << 20)
 
 
 def add_frame(ledger_id: int, entry_id: int, payload: bytes) -> bytes:
-    """A frame that adds one entry."""
+    """Return a frame that adds one entry."""
     (entry,) = CODEC.encode_run(
         ledger_id=ledger_id,
         first_entry_id=entry_id,
@@ -106,12 +109,12 @@ class RawConnection:
         self._socket.close()
 
     def add(self, ledger_id: int, entry_id: int, payload: bytes) -> None:
-        """Add one entry."""
+        """Add one entry, and wait for the answer."""
         self._socket.sendall(add_frame(ledger_id, entry_id, payload))
         self._expect()
 
     def read(self, ledger_id: int, entry_id: int) -> None:
-        """Read one entry."""
+        """Read one entry, and wait for the answer."""
         self._socket.sendall(encode_read(ledger_id, entry_id))
         self._expect()
 

@@ -67,7 +67,7 @@ class _MemoryReader(DataSourceReader):
 
 
 def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
-    """`rows` rows in batches of `batch_rows`. The last batch may be smaller."""
+    """Yield `rows` rows in batches of `batch_rows`. The last batch may be smaller."""
     batch = memory_batch(batch_rows)
     for first in range(0, rows, batch_rows):
         yield batch if rows - first >= batch_rows else batch.slice(0, rows - first)
@@ -75,7 +75,7 @@ def memory_batches(rows: int, batch_rows: int) -> Iterator[pa.RecordBatch]:
 
 @cache
 def memory_batch(rows: int) -> pa.RecordBatch:
-    """One batch of the benchmark's rows, with four columns. Each worker creates it only once."""
+    """Return a batch of rows with four columns. Each worker process creates the batch only once."""
     ids = pa.array(range(rows), pa.int64())
     texts = pa.array([str(n).rjust(20, "x") for n in range(rows)], pa.string())
     return pa.RecordBatch.from_arrays(

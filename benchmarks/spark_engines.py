@@ -1,8 +1,8 @@
 """Compares the engines of `format("ledger")`, Parquet and Kafka on the same rows, in one session.
 
 `spark_read --engines shim,python,parquet,kafka-noop` calls this module. Each round runs one query
-on each engine, in turn. So other programs on the machine affect all engines equally, and so does a
-JVM that is not warm yet. Kafka runs only the queries of `KAFKA_QUERIES`, because Kafka stores no
+on each engine, in turn. So other programs on the machine, and a JVM that is not warm yet, affect
+all engines equally. Kafka runs only the queries of `KAFKA_QUERIES`, because Kafka stores no
 columns: Spark's connector delivers each row as bytes, and the query does not parse these bytes.
 """
 
@@ -43,12 +43,13 @@ GOALS = {
     ("sum(a)", "python"): 4.0,
     ("limit(1)", "python"): 4.0,
 }
-"""The goals: the minimum speed of the JVM engine, divided by the speed of the other engine."""
+"""Goal for each query and other engine: minimum speed of the JVM engine, divided by the speed of
+the other engine."""
 
 KAFKA_QUERIES = ("all columns", "count(*)", "limit(1)")
 
 TIMED = ("limit(1)", "min, max", "0.1 % of the rows")
-"""Queries that read few rows or none. Their times are compared instead of their rates."""
+"""Queries that read few rows or no rows. Their times are compared instead of their rates."""
 
 
 def engine_names(text: str) -> tuple[str, ...]:
@@ -62,7 +63,7 @@ def engine_names(text: str) -> tuple[str, ...]:
 def compared_engines(
     spark: SparkSession, log: str, rows: int, engines: Sequence[str], rounds: int
 ) -> list[Figure]:
-    """The rates of all queries on all engines, and the JVM engine's ratios to the other engines."""
+    """Return rates of all queries on all engines, and ratios of the JVM engine to other engines."""
     with tempfile.TemporaryDirectory() as folder, _kafka(spark, log, engines) as server:
         parquet = str(Path(folder, "rows"))
         if "parquet" in engines:

@@ -1,7 +1,7 @@
 """How fast does Spark read a log through the Python source?
 
 The log has 10 million rows of (long, long, double, string of 20 characters). The limit is the rate
-of a Python source that yields the same batches from memory. The goal is 0.78 of this rate. With
+of a Python source that yields the same batches from memory. The goal is 0.78 times this rate. With
 `--engines shim,python,parquet,kafka-noop`, the script compares queries on these engines instead:
 the JVM engine (`shim`), the Python source, Parquet files of the same rows, and Spark's Kafka
 connector, with a broker that stores each row as text. `kafka-noop` needs Maven.
@@ -27,7 +27,7 @@ LOG = "read"
 
 
 def drained(frame: DataFrame) -> None:
-    """Read every row and column, and drop them in the JVM."""
+    """Read all rows with all columns, and drop the rows in the JVM."""
     frame.write.format("noop").mode("overwrite").save()
 
 

@@ -31,7 +31,7 @@ COLUMNS = (
 
 @contextmanager
 def session(jars: str = "") -> Iterator[SparkSession]:
-    """A session on local[2] with the settings of `ledgerlog_spark.configure`. `jars` are added."""
+    """Yield a session on local[2] with the settings of `ledgerlog_spark.configure` and `jars`."""
     from pyspark.sql import SparkSession
 
     builder = (
@@ -58,7 +58,7 @@ def session(jars: str = "") -> Iterator[SparkSession]:
 
 
 def generated(spark: SparkSession, rows: int) -> DataFrame:
-    """`rows` rows of (long, long, double, string of 20 characters) in two partitions."""
+    """Return `rows` rows of (long, long, double, string of 20 characters) in two partitions."""
     return spark.range(0, rows, 1, CORES).selectExpr(*COLUMNS)
 
 
@@ -87,7 +87,7 @@ def compared(
 ) -> tuple[Side, Side]:
     """Measure both queries in turn, so that other programs and a cold JVM affect both equally.
 
-    The first rounds only warm Spark up, and are not counted.
+    The first rounds only warm Spark up. The results do not contain them.
     """
     sides = ours, limit
     found = Side(), Side()
@@ -106,7 +106,7 @@ def compared(
 
 
 def figures(what: str, ours: Side, limit: Side, limit_of: str, *, share: float) -> list[Figure]:
-    """The ratios of both sides in wall time and in CPU time, and the CPU time of both sides."""
+    """Return the ratios of both sides in wall time and in CPU time, and the CPU times."""
     wall = [a / b for a, b in zip(ours.rates, limit.rates, strict=True)]
     cpu = [b / a for a, b in zip(ours.spark_seconds, limit.spark_seconds, strict=True)]
     return [
@@ -121,7 +121,7 @@ def figures(what: str, ours: Side, limit: Side, limit_of: str, *, share: float) 
 
 
 def cpu_seconds(cluster: Cluster) -> tuple[float, float]:
-    """CPU time so far: of Spark (this process, the JVM, Python workers), and of the cluster."""
+    """Return the CPU seconds so far of Spark (this process, JVM, workers) and of the cluster."""
     spark, behind = 0.0, 0.0
     members = {member.pid for member in cluster.members.by_id.values()}
     me = psutil.Process()

@@ -2,7 +2,7 @@
 
 The job writes 5 million rows of (long, long, double, string of 20 characters). The limit is the
 rate at which Spark writes the same rows, with the same settings and batch size, to a Python sink
-that drops them. The goal is 0.6 of this rate.
+that drops them. The goal is 0.6 times this rate.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ BATCH_ROWS = 65_536
 
 
 class StreamFloor(DataSource):
-    """`format("benchmark_floor")`: the options `batches`, `rows` (of a batch), `partitions`."""
+    """`format("benchmark_floor")` with the options `batches`, `rows` (per batch), `partitions`."""
 
     @classmethod
     def name(cls) -> str:

@@ -50,7 +50,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""Number of cold batches after a start of a query. They do not count as warm batches."""
+"""Number of batches after each start of a query that do not count as warm batches."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3
@@ -167,7 +167,7 @@ def warm_cpu(query: StreamingQuery, cluster: Cluster, *, first_batch: int) -> fl
 
 
 def milliseconds(name: str, query: StreamingQuery) -> list[float]:
-    """The time of each batch of an ended query, in ms."""
+    """Return the time of each batch of an ended query, in ms."""
     took = [p["durationMs"] for p in query.recentProgress if p["numInputRows"]]
     if len(took) != BATCHES:
         raise SystemExit(f"{name}: {len(took)} batches instead of {BATCHES}")
@@ -177,7 +177,7 @@ def milliseconds(name: str, query: StreamingQuery) -> list[float]:
 
 
 def figures(sides: dict[str, Side]) -> Iterator[Figure]:
-    """The figures of warm batches, first batches and batches that roll, and of CPU time."""
+    """Yield the figures of warm batches, first batches and batches that roll, and of CPU time."""
     floor, copy, rolling = (sides[name] for name in (FLOOR, COPY, ROLLING))
     warm = "log to log, warm batch"
     for what, side, goal in ((warm, copy, GOAL), (f"{warm}, every ledger rolls", rolling, None)):

@@ -4,9 +4,9 @@ A query with Trigger.AvailableNow reads 5 million rows of (long, long, double, s
 characters). All rows are in the log before the query starts. One query writes to a Python sink that
 drops the rows. Another query writes to a log with three durable copies. Each round is a new query
 with a new checkpoint. The main figure is the rate of the micro-batches, from their planning to
-their commit. The rate of the whole query is printed too, and includes the time in which Spark
-starts the query. The limit is the rate of a query from a Python source with rows in memory to the
-same dropping sink.
+their commit. The script also prints the rate of the whole query, which includes the time in which
+Spark starts the query. The limit is the rate of a query from a Python source with rows in memory to
+the same sink that drops rows.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The measured time is from the call of `append_async` to the delivery by `tail`. 
 E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this machine. The same run
 measures the sum of the times of one disk sync and one round trip of a socket. The goal is three
 times this sum. The bare tail (`bare_tail`) is a minimal program with the same number of processes.
-Its latency shows which part of the measured latency is not due to ledgers.
+The latency of the bare tail shows which part of the measured latency is not due to ledgers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 RECORD_SIZE_BYTES = 200
 RATES = (20, 1_000, 10_000)
-"""The measured rates, in records/s."""
+"""Rates at which records are appended, in records/s."""
 
 READER = """
 import json, sys, time, ledgerlog_spark as ll
@@ -50,7 +50,7 @@ with ll.connect(sys.argv[1]) as client:
 def latencies_ms(
     client: BlockingLogClient, uri: str, name: str, rate: int, seconds: float
 ) -> list[float]:
-    """The latencies of the records of one round, except the first 10 % of the records."""
+    """Return the latencies of the records of one round in ms, except the first 10 %."""
     with client.open_log(name, lead=True) as log:
         reader = subprocess.Popen(
             [sys.executable, "-c", READER, uri, name], stdout=subprocess.PIPE, text=True

@@ -2,8 +2,9 @@
 
 Each mode has a cluster of three bookies of its own. All clusters run at the same time. Each round
 measures one cluster after the other. Ledgers have E3/Qw3/Qa2 and CRC32C. The journal is on the same
-device as the entry log, so `journal` writes each byte twice to one device. The written bytes are
-counted by the kernel (`write_bytes` in /proc/PID/io), up to a checkpoint after the last append.
+device as the entry log, so `journal` writes each byte twice to one device. The kernel counts the
+written bytes (`write_bytes` in /proc/PID/io). The count ends after a checkpoint that follows the
+last append.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class Rig:
     written: list[float] = field(default_factory=list)
 
     def written_bytes(self) -> int:
-        """Bytes that the kernel counted for the bookies."""
+        """Return the bytes that the kernel counted for the bookies."""
         total = 0
         for process in self.processes:
             lines = Path(f"/proc/{process.pid}/io").read_text().splitlines()
@@ -87,7 +88,7 @@ def rig_of(mode: str, zookeeper: ZooKeeperProcess, directory: Path) -> Iterator[
 
 
 def play(rig: Rig, case: Case, seconds: float) -> None:
-    """Run one round of a case."""
+    """Run one round of a case, and add its figures to the rig."""
     payload = bytes(case.size_bytes)
     before = rig.written_bytes()
     ledger = rig.client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)

@@ -37,7 +37,7 @@ _OPTIONS = {
     "directories": ("-d", "--directory"),
     "without_directories": ("--without-directory",),
 }
-"""Settings whose command-line options have shorter names, as in other commands."""
+"""Options that have another name than their setting. Other commands have the same options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ConfigurationError as error:
         return _refuse(error, ExitCode.BAD_CONFIGURATION)
     # The C core of grpc writes its log lines in the thread of the event loop. If standard error is
-    # a full pipe, such a write would block the event loop. So these log lines are off.
+    # a full pipe, such a write would block the event loop. So these log lines are switched off.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     # Imported only here, so that a wrong setting is reported before grpc and kazoo are imported.
     from bookie_server.service.logging import configure_logging

@@ -5,7 +5,7 @@ are checked before a data file or a port is opened. The error for a wrong settin
 the value and the reason. An unknown key in the file or on the command line is an error. The name of
 an environment variable is the prefix `LEDGERLOG_` and the key in capitals. A list of directories in
 the environment is separated by commas (`LEDGERLOG_DIRECTORIES=/data/b1,/data/b2`) or written as
-JSON. On the command line, the option of a list is repeated.
+JSON. On the command line, the option is repeated for each element of a list.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ MEBIBYTE = 1 << 20
 ADDS_RESERVE_BYTES = 64 * KIBIBYTE
 ANSWERS_RESERVE_BYTES = 32 * KIBIBYTE
 CONNECTION_RESERVE_BYTES = ADDS_RESERVE_BYTES + 2 * ANSWERS_RESERVE_BYTES
-"""Memory reserved for each connection. The reserve consists of three parts: for adds, for
-answers to reads, and for recovery and fencing."""
+"""Number of bytes that are reserved for each connection. The reserve consists of three parts: for
+adds, for answers to reads, and for recovery and fencing."""
 
 FRAMES_IN_SHARED_MIN = 18
-"""The shared memory must have room for at least this number of frames of the maximum size.
+"""Minimum number of frames of the maximum size for which the shared memory must have room.
 
 One eighth of the shared memory is for recovery and fencing. One connection gets at most half of
 this eighth. With 18 frames, this half has room for one frame."""
@@ -103,45 +103,46 @@ class BookieSettings(BaseSettings):
         directories: Directories for entries, at most 16, each on a device of its own if possible.
             Each ledger is stored in one of these directories. A directory is created if it does not
             exist. Later starts need the same directories.
-        without_directories: Directories of the bookie that are lost. The bookie starts without
-            them. From this start on, they do not belong to the bookie, and all its ledgers are in
-            doubt. The command-line option is `--without-directory`.
+        without_directories: Lost directories of the bookie. The bookie starts without them. From
+            this start on, they do not belong to the bookie, and the bookie is in doubt: it may have
+            lost entries of any ledger. The option is `--without-directory`.
         allow_storage_expansion: Allows new, empty directories in `directories`.
-        bookie_id: Stable name; defaults to `advertised_address:port`.
+        bookie_id: Permanent name of the bookie; defaults to `advertised_address:port`.
         port: TCP port for the requests of clients; 0 selects a free port and requires `bookie_id`.
         grpc_port: Port of the control service (gRPC); 0 selects a free port, which is registered.
         metrics_port: HTTP port of the metrics for Prometheus, the status page and the admin routes.
-            By default, it is not open.
+            By default, this port is not open.
         admin_changes: Allows requests on the metrics port that change the bookie: they make it
             read-only or writable, and start garbage collection. By default, such requests are
             refused.
         bind_address: IP address that all servers listen on.
         advertised_address: Address that is registered for clients; defaults to `bind_address`.
         rack: Name of the rack of this machine. The copies of an entry are in at least two racks if
-            possible. `ledgerlog bookies place` sets it for a running cluster.
+            possible. In a running cluster, `ledgerlog bookies place` sets the rack of a bookie.
         region: Name of the region of this machine, such as a data center. The copies of an entry
             are in at least two regions if possible.
         insecure: Allows a `bind_address` that other machines can reach, although traffic is neither
             encrypted nor authenticated.
-        metadata_service_uri: `zk://host:port[,host:port]/ledgers`.
+        metadata_service_uri: Address of the metadata store, which is ZooKeeper, in the form
+            `zk://host:port[,host:port]/ledgers`.
         metadata_wait_ms: Maximum time that the bookie waits for the metadata store when it starts.
             It is also the time limit of every request to this store.
-        session_timeout_ms: Lifetime of the registration after the bookie stops responding.
+        session_timeout_ms: Time for which the bookie stays registered after it stops responding.
         file_size_bytes: Size of each entry-log file.
         frame_size_bytes_max: Size of the largest accepted frame, including its length field.
         in_flight_bytes_max: Maximum number of bytes that are held for all peers: received bytes,
             including incomplete frames, and unsent answers. 128 KiB are reserved for each
-            connection. All connections share the rest.
+            connection. All connections share the remaining bytes.
         connections_max: Maximum number of data connections. At the maximum, a new connection
             replaces an idle connection. If no connection is idle, the new connection is refused.
         stall_timeout_ms: Time in which a peer must make progress. A connection is closed if answers
-            wait, but its peer accepts less than 16 KiB of them in this time. It is also closed if a
-            frame is incomplete, but the peer neither completes the frame nor sends 16 KiB of it in
-            this time. A whole frame may take ten times as long. If a lane (the part of the memory
-            for adds, for reads, or for recovery and fencing) is full, a peer that uses memory of
-            this lane must make progress within a quarter of a second.
-        first_request_timeout_ms: A connection must send its first request within this time.
-            Otherwise it is closed, unless a request is incomplete or being processed.
+            wait, but its peer accepts less than 16 KiB of these answers in this time. It is also
+            closed if a frame is incomplete, but the peer neither completes the frame nor sends 16
+            KiB of it in this time. For a whole frame, the limit is ten times as long. If a lane
+            (the part of the memory for adds, for reads, or for recovery and fencing) is full, a
+            peer that uses memory of this lane must make progress within a quarter of a second.
+        first_request_timeout_ms: Time in which a connection must send its first request. Otherwise,
+            the connection is closed, unless a request is incomplete or being processed.
         watches_max: Maximum number of watches of last adds confirmed. Readers that wait for new
             entries set these watches.
         free_bytes_min: Number of bytes that must stay free on the device. The bookie becomes
@@ -151,10 +152,10 @@ class BookieSettings(BaseSettings):
         disk_usage_max: Used share of the device above which the bookie becomes read-only. The
             bookie then still accepts fences and the adds of recovery. 1 means no limit except
             `free_bytes_min`.
-        disk_usage_low_water: After the bookie exceeded `disk_usage_max`, it accepts entries again
-            when the used share of the device is below this value.
+        disk_usage_low_water: Used share of the device below which the bookie accepts entries again,
+            after the share was above `disk_usage_max`.
         disk_check_interval_ms: Time between two measurements of the device. The bookie also
-            measures after each new file.
+            measures the device after each new file.
         write_mode: `direct`, `journal` or `unjournaled`: where an entry must be before its add is
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
@@ -164,8 +165,8 @@ class BookieSettings(BaseSettings):
         journal_directory: Directory of the journal files. It is required in `write_mode` `journal`,
             and not allowed in other modes. It must exist. Each directory of a bookie needs a
             journal directory of its own, in the same order.
-        journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync
-            of its journal file, as `unjournaled` does. A power loss can lose the entry.
+        journal_sync_data: If false, `write_mode` `journal` acknowledges an entry before the sync of
+            its journal file, as `unjournaled` does. A power loss can then lose the entry.
         journal_files: Number of journal files. Each has the size `file_size_bytes`, and is
             allocated at the start and reused.
         checkpoint_interval_ms: Maximum time until the entry log is synced, if `write_mode` is not
@@ -173,28 +174,28 @@ class BookieSettings(BaseSettings):
         group_wait_ms: Time that a group of records waits for more records if the device is idle
             and the group is not full. If it is 0, the first record is written and synced
             immediately.
-        change_interval_ms: While the bookie stores data, it increases the counter of the directory
-            once in this time. A copy of the directory may not be recognised as older if it was made
-            within this time.
+        change_interval_ms: Time between two increases of the counter of the directory, while the
+            bookie stores data. If a copy of the directory was made within this time, the bookie may
+            not detect that the copy is older.
         allow_lost_directory: Starts a bookie that is known in the cluster with an empty directory,
             because its data is lost. The bookie then starts in doubt: it denies no entry that it
-            may have lost. Without this setting, such a start is refused, because the disk may only
-            be unmounted. The setting is only for a bookie with one directory.
+            may have lost. Without this setting, such a start is refused, because perhaps the disk
+            is just not mounted. The setting is only for a bookie with one directory.
         gc_interval_ms: Time between two passes that delete the entries of deleted ledgers.
         release_wait_ms: If a closed ledger gets no add for this time, and its metadata no longer
-            names the bookie, a pass also deletes the entries of the ledger. This happens, for
-            example, after its entries were copied to another bookie. The time restarts when the
-            bookie starts. 0 keeps such entries.
+            names the bookie, a pass also deletes the entries of the ledger. This is the case, for
+            example, after the entries were copied to another bookie. The time restarts when the
+            bookie starts. If it is 0, such entries are kept.
         compaction_minor_percent: Every `compaction_minor_interval_ms`, the bookie compacts each
-            file in which less than this percentage is live: it copies the live entries to another
+            file with less than this percentage of live bytes: it copies the live entries to another
             file, and frees the old file. 0 disables these compactions.
         compaction_major_percent: Like `compaction_minor_percent`, but for the compaction every
             `compaction_major_interval_ms`. While the disk is full, this compaction runs
             immediately. If both percentages are 0, nothing is compacted.
-        compaction_minor_interval_ms: Time between two compactions by `compaction_minor_percent`; 0
-            disables them.
-        compaction_major_interval_ms: Time between two compactions by `compaction_major_percent`; 0
-            disables them.
+        compaction_minor_interval_ms: Time between two compactions with `compaction_minor_percent`;
+            0 disables these compactions.
+        compaction_major_interval_ms: Time between two compactions with `compaction_major_percent`;
+            0 disables these compactions.
         compaction_bytes_per_s: Number of bytes that compaction reads and writes in a second; 0 sets
             no limit.
         scrub_interval_ms: Time between the beginnings of two scrubs. A scrub reads all finished
@@ -204,10 +205,10 @@ class BookieSettings(BaseSettings):
         scrub_bytes_per_s: Number of bytes that a scrub reads in a second; 0 sets no limit.
         repair_bytes_per_s: Number of bytes that a repair fetches from other bookies in a second; 0
             sets no limit. A repair fetches the entries that the bookie may have lost.
-        repair_idle_ms: If an open ledger is in limbo and gets no entry for this time, the bookie
-            recovers and closes it.
-        repair_stuck_ms: If a ledger is in limbo and in recovery, and does not change for this time,
-            the bookie recovers it again and closes it.
+        repair_idle_ms: Time for which an open ledger in limbo must get no entry, before the bookie
+            recovers and closes the ledger.
+        repair_stuck_ms: Time for which a ledger that is in limbo and in recovery must not change,
+            before the bookie recovers the ledger again and closes it.
         autorecovery: Whether the bookie also audits the cluster, and copies entries that other
             bookies lack. `ledgerlog autorecovery run` does the same in a process of its own.
         autorecovery_bytes_per_s: Number of bytes that auto-recovery in this bookie copies in a
@@ -216,7 +217,8 @@ class BookieSettings(BaseSettings):
             this bookie reads in a second. If this rate is high enough, the check reads every copy
             within 30 days. Otherwise, the event `check_late` reports the delay.
         drain_timeout_ms: Maximum time for which a stopping bookie answers accepted requests.
-        log_level: `debug`, `info`, `warning` or `error`.
+        log_level: Lowest level of the log lines that are written: `debug`, `info`, `warning` or
+            `error`.
     """
 
     model_config = SettingsConfigDict(
@@ -324,7 +326,7 @@ class BookieSettings(BaseSettings):
         if self.allow_lost_directory and len(self.directories) > 1:
             raise ValueError(
                 "allow_lost_directory is only for a bookie with one directory; start a bookie with "
-                "several directories without the lost one: set without_directories"
+                "several directories without its lost directory: set without_directories"
             )
         return self
 
@@ -432,7 +434,7 @@ class BookieSettings(BaseSettings):
 
     @property
     def places(self) -> tuple[Place, ...]:
-        """The directories that the bookie uses."""
+        """The directories that the bookie uses, with their journal directories."""
         journals = self.journal_directory or (None,) * len(self.directories)
         places = map(Place, self.directories, journals)
         return tuple(place for place in places if place.path not in self.without_directories)

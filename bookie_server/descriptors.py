@@ -17,8 +17,8 @@ RESERVED: Final = 96  # descriptors for the metadata store, metrics, logs, pipes
 RESERVED_OF_DIRECTORY: Final = 8  # descriptors for the lock and journal of each further directory
 LIMIT_MIN: Final = 128
 LIMIT_ADVISED: Final = 2_048
-"""With this limit or more, a bookie with default settings accepts all its connections. The command
-`doctor` checks the limit."""
+"""Number of open files. With this limit or a higher limit, a bookie with default settings accepts
+all its connections. The command `doctor` checks the limit."""
 LIMIT_UNLIMITED: Final = 1 << 20  # used as the limit if the system sets no limit
 
 

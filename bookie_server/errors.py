@@ -12,7 +12,7 @@ REPLACEMENT_ADVICE: Final = (
     "start this bookie_id with an empty directory, because the bookie would then deny entries that "
     "it acknowledged"
 )
-"""The end of each message about missing or damaged data."""
+"""Advice at the end of each message about missing or damaged data."""
 
 
 def lost_directory_advice(path: object, directories_count: int) -> str:
@@ -31,17 +31,17 @@ class BookieServerError(LedgerLogError):
 
 
 class StorageError(BookieServerError):
-    """A file could not be read or written; has `path`."""
+    """A file could not be read or written. The error has the field `path`."""
 
     definite = False
 
 
 class CorruptRecordError(StorageError):
-    """Bytes on disk are damaged; has `path`, `offset_bytes` and `reason`."""
+    """Bytes on disk are damaged. The error has the fields `path`, `offset_bytes` and `reason`."""
 
 
 class FreedFileError(CorruptRecordError):
-    """The file was freed while it was read. If the read is repeated, it may succeed."""
+    """The file was freed while it was read. A repeated read may succeed."""
 
     retriable = True
 
@@ -62,7 +62,7 @@ def unknown_entries(ledger_id: int) -> StorageError:
 
 
 class MissingFileError(StorageError):
-    """A file that the bookie needs does not exist; has `path`."""
+    """A file that the bookie needs does not exist. The error has the field `path`."""
 
 
 class DiskFullError(StorageError):
@@ -79,7 +79,10 @@ class TooManyFilesError(StorageError):
 
 
 class TooManyRangesError(StorageError):
-    """A ledger has too many stretches for one list of ranges; has `ledger_id`, `count_max`."""
+    """A ledger has too many stretches for one list of ranges.
+
+    The error has the fields `ledger_id` and `count_max`.
+    """
 
     definite = True
 
@@ -91,7 +94,8 @@ class SyncFailedError(StorageError):
 class JournalFailedError(SyncFailedError):
     """A write or sync of a journal file failed, so the storage of its directory has failed.
 
-    Has `path`, `journal`, `reason`, and `is_needed`: whether the next start needs the journal.
+    The error has the fields `path`, `journal`, `reason` and `is_needed`, which states whether the
+    next start needs the journal.
     """
 
 
@@ -118,8 +122,9 @@ class CookieMismatchError(StartupError):
 class DirectoryIdentityError(StartupError):
     """A directory is not the newest state of its bookie.
 
-    Has `path`, `bookie_id`, the directory's `directory_id`, `starts` and `changes`, and the
-    `known_directory_ids`, `known_starts` and `known_changes` of the metadata store.
+    The error has the fields `path` and `bookie_id`, the directory's `directory_id`, `starts` and
+    `changes`, and the `known_directory_ids`, `known_starts` and `known_changes` of the metadata
+    store.
     """
 
 
@@ -140,43 +145,64 @@ class RetiredBookieError(DirectoryIdentityError):
 
 
 class DirectoryLockedError(StartupError):
-    """Another process has locked the directory; has `path`."""
+    """Another process has locked the directory. The error has the field `path`."""
 
 
 class WrongDirectoryError(StartupError):
-    """A path is not the directory of a bookie; has `path`."""
+    """A path is not the directory of a bookie. The error has the field `path`."""
 
 
 class FormatVersionError(StartupError):
-    """A file has a format version that this program cannot read; has `path` and `version`."""
+    """A file has a format version that this program cannot read.
+
+    The error has the fields `path` and `version`.
+    """
 
 
 class DamagedDirectoryError(StartupError):
-    """The MANIFEST or the ledger-state file is missing or damaged; has `path` and `reason`."""
+    """The MANIFEST or the ledger-state file is missing or damaged.
+
+    The error has the fields `path` and `reason`.
+    """
 
 
 class UnrepairedDirectoryError(StartupError):
-    """The directory may have lost entries, and a tool needs a repaired directory; has `path`."""
+    """The directory may have lost entries, and a tool needs a repaired directory.
+
+    The error has the field `path`.
+    """
 
 
 class UncleanDirectoryError(StartupError):
-    """The bookie did not stop cleanly, and a tool needs a clean stop; has `path`."""
+    """The bookie did not stop cleanly, and a tool needs a clean stop.
+
+    The error has the field `path`.
+    """
 
 
 class ForeignJournalError(StartupError):
-    """The journal's files are of another directory, or of a copy of this directory; has `path`."""
+    """The journal's files are of another directory, or of a copy of this directory.
+
+    The error has the field `path`.
+    """
 
 
 class MissingJournalError(StartupError):
-    """The journal directory does not exist; has `path`."""
+    """The journal directory does not exist. The error has the field `path`."""
 
 
 class MovedDirectoryError(StartupError):
-    """A directory was moved or copied after an unclean end; has `path` and `moved_from`."""
+    """A directory was moved or copied after an unclean end.
+
+    The error has the fields `path` and `moved_from`.
+    """
 
 
 class UnusableDirectoryError(StartupError):
-    """One of several directories of a bookie is damaged, or its device has failed; has `path`."""
+    """One of several directories of a bookie is damaged, or its device has failed.
+
+    The error has the field `path`.
+    """
 
 
 def unusable_directory(path: str, error: LedgerLogError) -> UnusableDirectoryError:
@@ -190,7 +216,10 @@ def unusable_directory(path: str, error: LedgerLogError) -> UnusableDirectoryErr
 
 
 class SharedLedgerError(StartupError):
-    """Two directories of a bookie have the same ledger; has `ledger_id` and `paths`."""
+    """Two directories of a bookie have the same ledger.
+
+    The error has the fields `ledger_id` and `paths`.
+    """
 
 
 def shared_ledger(ledger_id: int, *paths: str) -> SharedLedgerError:
@@ -198,18 +227,18 @@ def shared_ledger(ledger_id: int, *paths: str) -> SharedLedgerError:
     return SharedLedgerError(
         f"{paths[0]} and {paths[1]} both have ledger {ledger_id}, but a ledger is always in one "
         "directory of a bookie: one of the directories was replaced or restored. Start the bookie "
-        f"without the wrong one, for example: --without-directory {paths[1]}",
+        f"without the wrong directory, for example: --without-directory {paths[1]}",
         ledger_id=ledger_id,
         paths=paths,
     )
 
 
 class PortInUseError(StartupError):
-    """Another process uses the address; has `address`."""
+    """Another process uses the address. The error has the field `address`."""
 
 
 class ExitCode(enum.IntEnum):
-    """How a bookie process ends."""
+    """The exit codes of a bookie process."""
 
     STOPPED = 0
     """SIGTERM or SIGINT stopped the bookie. Every add that it acknowledged is on disk."""

@@ -91,8 +91,8 @@ class File(Protocol):
     async def drop_cache(self, priority: Priority = Priority.FOREGROUND) -> None:
         """Let later reads take synced bytes from the device, and not from the page cache.
 
-        If a write of an earlier process failed, the cache may still have its bytes. A sync by this
-        process then succeeds, although the bytes are not on the device.
+        If a write of an earlier process failed, the cache may still have the bytes of this write. A
+        sync by this process then succeeds, although the bytes are not on the device.
         """
 
     async def allocate(self, size: int) -> None:
@@ -111,7 +111,7 @@ class File(Protocol):
         """Return the length of the file in bytes."""
 
     async def data_end(self) -> int:
-        """Return the end of the written part of the file. No byte after it was ever written.
+        """Return the offset of the end of the written part of the file. No later byte was written.
 
         After the file was read, the result may be too large, because the pages that the system
         read ahead count as written.
@@ -222,10 +222,10 @@ class Future(Awaitable[T], Protocol[T]):
         """Return whether the future has a result or an error, or was cancelled."""
 
     def set_result(self, result: T, /) -> None:
-        """Set the value; allowed only once."""
+        """Set the value. This is allowed only once."""
 
     def set_exception(self, error: BaseException, /) -> None:
-        """Set an error instead of a value; allowed only once."""
+        """Set an error instead of a value. This is allowed only once."""
 
     def __await__(self) -> Generator[Any, None, T]:
         """Wait for the value or the error."""
@@ -263,13 +263,13 @@ class Standing(Enum):
     """This bookie's part in a ledger, according to the metadata store."""
 
     OPEN_WITH_ME = "open_with_me"
-    """State OPEN, and this bookie is in the last fragment's ensemble."""
+    """The ledger is open, and this bookie is in the ensemble of the last fragment."""
     OPEN_WITHOUT_ME = "open_without_me"
-    """State OPEN, but another bookie has replaced this bookie in the last fragment."""
+    """The ledger is open, but another bookie has replaced this bookie in the last fragment."""
     NOT_WRITABLE = "not_writable"
-    """The ledger is in recovery, closed or deleted: a fence may have been lost."""
+    """The ledger is in recovery, closed or deleted, so this bookie may have lost a fence."""
     UNKNOWN = "unknown"
-    """The store could not be reached."""
+    """The metadata store could not be reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,8 +278,8 @@ class MetadataAnswer:
 
     Attributes:
         standing: This bookie's part in the ledger.
-        created: Id of the transaction that created the ledger's metadata; 0 if it does not exist,
-            or could not be read.
+        created: Id of the transaction that created the ledger's metadata; 0 if the metadata does
+            not exist or could not be read.
     """
 
     standing: Standing
@@ -287,7 +287,7 @@ class MetadataAnswer:
 
 
 class MetadataCheck(Protocol):
-    """The lazy metadata check (FORMATS.md#after-state-may-have-been-lost)."""
+    """Checks a ledger's metadata when necessary (FORMATS.md#after-state-may-have-been-lost)."""
 
     async def check(self, ledger_id: int) -> MetadataAnswer:
         """Read the ledger's metadata, including all changes before this call."""
@@ -300,10 +300,13 @@ class LockableRecords(Protocol):
     """
 
     async def lock(self, ledger_id: int) -> bool:
-        """Take the ledger's lock of re-replication. Return True if this bookie now holds it."""
+        """Take the ledger's lock of re-replication.
+
+        Return whether this bookie now holds the lock.
+        """
 
     async def unlock(self, ledger_id: int) -> None:
-        """Give the lock back, if this bookie holds it."""
+        """Release the ledger's lock, if this bookie holds it."""
 
     async def release_left(self) -> None:
         """Release some locks that this bookie may hold because `lock` or `unlock` failed."""
@@ -325,7 +328,7 @@ class LedgerListing(Protocol):
     """The part of the metadata store that garbage collection needs."""
 
     async def unlisted(self, ledger_ids: Sequence[int]) -> Sequence[int] | None:
-        """List the ledgers, and return the ids of `ledger_ids` that are not listed, ascending.
+        """List all ledgers. Return the ids of `ledger_ids` that are not listed, in ascending order.
 
         The listing may be old: a ledger that was created after the listing exists, but is not
         listed. The result is None if no complete listing is available.

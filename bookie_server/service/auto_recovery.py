@@ -20,7 +20,7 @@ _logger = get_logger("autorecovery")
 
 
 class BookieAutoRecovery:
-    """Runs auto-recovery from the registration of the bookie until its stop."""
+    """Runs auto-recovery from the time at which the bookie is registered until the bookie stops."""
 
     def __init__(self, bookie_id: str, settings: BookieSettings, stores: MetadataStores) -> None:
         worker = WorkerSettings(bytes_per_second_max=settings.autorecovery_bytes_per_s)
@@ -34,7 +34,7 @@ class BookieAutoRecovery:
         self._task.add_done_callback(_report_crash)
 
     def numbers(self) -> AutoRecoveryNumbers:
-        """Return the gauges of this process."""
+        """Return the current values of the gauges of auto-recovery."""
         auditor, worker = self._recovery.auditor, self._recovery.worker
         counters = worker.counters
         return AutoRecoveryNumbers(
@@ -50,7 +50,7 @@ class BookieAutoRecovery:
         )
 
     async def stop(self) -> None:
-        """Drop all work, and close the connections. A second call does nothing."""
+        """Stop all work of auto-recovery, and close its connections. A second call does nothing."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()
@@ -58,7 +58,7 @@ class BookieAutoRecovery:
 
 
 def _report_crash(task: asyncio.Task[None]) -> None:
-    """Report an unexpected exception, which is a bug. The bookie still serves."""
+    """Log an unexpected exception of auto-recovery, which is a bug. The bookie still serves."""
     if not task.cancelled() and (error := task.exception()) is not None:
         _logger.error("autorecovery_crashed", exc_info=error)
 

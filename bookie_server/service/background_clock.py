@@ -16,7 +16,7 @@ _logger = get_logger("background_clock")
 
 
 class BackgroundClock:
-    """Checks each minute whether work is due. The checks do not need the metadata store."""
+    """Checks each minute whether a compaction or a scrub is due, without the metadata store."""
 
     def __init__(self, compactor: Compactor, scrubber: Scrubber, tasks: Tasks) -> None:
         self._compactor = compactor

@@ -1,15 +1,17 @@
-"""Garbage collection: deletes the entries of deleted ledgers, and releases ledgers.
+"""Runs garbage collection, which deletes the entries of deleted ledgers, and releases ledgers.
 
-A ledger is dropped only if three conditions are met, in this order:
+A ledger is dropped (its entries are deleted) only if three conditions are met. They are checked in
+this order:
 
-1. The bookie had the ledger before the listing began. A ledger that is created later may exist
-   although it is not in the listing.
+1. The bookie had the ledger before the listing of all ledgers in the metadata store began. A ledger
+   that is created later may exist although it is not in the listing.
 2. The listing does not contain the ledger.
-3. A lookup of the ledger by its id, after a sync, finds no metadata. Without this lookup, an old
-   listing could delete a new ledger. If the lookup fails, the ledger stays until the next pass
-   (PROTOCOL.md#F6).
+3. A lookup of the ledger by its id, after a sync, finds no metadata. Without this lookup, an
+   outdated listing could cause the deletion of a new ledger. If the lookup fails, the ledger stays
+   until the next pass (PROTOCOL.md#F6).
 
-If the metadata of a ledger no longer names this bookie, `releaser` may give back its space.
+If the metadata of a ledger no longer names this bookie, `releaser` may delete the ledger's entries
+on this bookie.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ BATCH_LEDGERS = 256  # number of ledgers that are looked up after one sync and d
 class Collected:
     """The result of one pass."""
 
-    is_whole: bool  # whether there was a complete listing; otherwise nothing was dropped
-    ledgers_held: int = 0  # number of ledgers before the pass, without dropped ledgers
+    is_whole: bool  # whether the listing was complete; otherwise nothing was dropped
+    ledgers_held: int = 0  # number of ledgers before the pass, except ledgers dropped earlier
     ledgers_dropped: int = 0  # number of ledgers that the pass dropped durably
     ledgers_released: int = 0  # number of ledgers that the pass released durably
     ledgers_kept: int = 0  # number of ledgers whose release began, but could not be completed
@@ -65,7 +67,7 @@ class Collector:
         self._waiting: list[Future[Collected]] = []
 
     def start(self) -> None:
-        """Start the passes. The first pass runs after an interval, or on request."""
+        """Start the passes. The first pass runs at the end of the first interval, or on request."""
         self._tasks.spawn("collector", self._run(), Priority.BACKGROUND)
         self._tasks.spawn("collector's clock", self._tick())
 
@@ -83,7 +85,8 @@ class Collector:
     def request(self, live_percent: int = 0) -> None:
         """Request a pass that begins after this call.
 
-        At its end, a compaction of the files with a live part below `live_percent` is started.
+        If `live_percent` is above 0, a compaction starts at the end of the pass. It compacts the
+        files whose live part is below `live_percent`.
         """
         self._is_requested = True
         self._compact_percent = max(self._compact_percent, live_percent)
@@ -92,7 +95,7 @@ class Collector:
     async def collect(self, live_percent: int = 0) -> Collected:
         """Request a pass as `request` does, and wait for the end of the pass.
 
-        The compaction may continue after the pass.
+        The compaction may continue after this call has returned.
         """
         request: Future[Collected] = self._tasks.future()
         self._waiting.append(request)

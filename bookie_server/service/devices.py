@@ -18,7 +18,7 @@ class Devices:
 
     @property
     def space(self) -> DiskSpace:
-        """The bytes of all devices, as last measured."""
+        """The total bytes and the free bytes of all devices, as last measured."""
         spaces = {
             device: each.disk.space
             for device, each in zip(self._devices, self._directories, strict=True)
@@ -28,7 +28,7 @@ class Devices:
         )
 
     def usable_bytes(self, reserved: int) -> int:
-        """The bytes that new entries may use, if `reserved` bytes of each device stay free."""
+        """Return how many bytes new entries may use, if `reserved` bytes per device stay free."""
         count = len(set(self._devices))
         return max(0, self.space.free - count * reserved)
 

@@ -1,9 +1,9 @@
-"""The life of a bookie, from its settings to its stop.
+"""Starts and stops a bookie.
 
 A starting bookie locks the directory, binds the ports, connects to the metadata store, checks the
 cookie, opens and replays storage, serves, and registers. A stopping bookie withdraws the
 registration, accepts no more requests, answers accepted requests for a limited time, and closes
-storage. A permanent failure of storage stops it too.
+storage. A permanent failure of storage also stops the bookie.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class Bookie:
         log_lines_dropped: Callable[[], int] = lambda: 0,
     ) -> None:
         self._log_lines_dropped = log_lines_dropped
-        self._before_serving = before_serving  # called after the replay
+        self._before_serving = before_serving  # called when storage has replayed its files
         self.settings = settings
         self._open_files_max = open_files_max
         self._callers_max = callers_max
@@ -124,7 +124,7 @@ class Bookie:
 
     @property
     def directory_failure(self) -> Exception | None:
-        """The error of any directory that has failed, or None."""
+        """The error of the first directory that has failed, or None if no directory has failed."""
         directories = () if self._storage is None else self._storage.directories
         return next((each.failure for each in directories if each.failure is not None), None)
 
@@ -152,7 +152,7 @@ class Bookie:
             await record.begin(self._storage.directories, removal(checked, directories))
             record.follow(self._tasks, settings.change_interval_ms)
             self._storage.losses.on_raised = partial(self._note_doubt, record)
-            record.note_doubt(self._tasks)  # the doubt of this or an earlier start
+            record.note_doubt(self._tasks)  # a doubt from this start or an earlier start
             closers.callback(record.stop)
             collector = self._make_collector(self._storage, stores)
             repair = self._make_repair(self._storage, stores, directories[0], collector)
@@ -181,7 +181,8 @@ class Bookie:
     def _require_journals(self) -> None:
         """Refuse a first start without a journal directory, before the cookie is written.
 
-        Otherwise, the cluster would have a bookie that never started. Storage checks later starts.
+        Otherwise, the cluster would have a bookie that never started. At later starts, storage
+        makes this check.
         """
         for path, journal in self.settings.places:
             is_missing = journal is not None and not journal.exists()
@@ -197,7 +198,7 @@ class Bookie:
         await self._closers.aclose()
 
     def _claim_grpc_port(self) -> None:
-        """Bind the port before the cookie is written. Its server starts last."""
+        """Bind the gRPC port before the cookie is written. The gRPC server starts later."""
         settings = self.settings
         if settings.grpc_port:
             self._claims.enter_context(
@@ -235,10 +236,11 @@ class Bookie:
         return stores
 
     async def _require_alone(self, stores: MetadataStores) -> None:
-        """Wait until no other process is registered with this bookie id, before anything changes.
+        """Wait until no other process has this bookie id, before this start changes stored data.
 
-        Otherwise, a copy of the directory of a running bookie would raise the counters. Then the
-        copy would count as the newest directory, although it lacks later entries.
+        Otherwise, a process with a copy of the directory of a running bookie would increase the
+        counters in the bookie's record. Then the copy would count as the newest directory, although
+        it lacks later entries.
         """
         await SessionFile(self.settings.places[0].path).end_last(stores.tree)
         await stores.registration.wait_until_alone(self.bookie_id)
@@ -276,7 +278,7 @@ class Bookie:
     async def _check_directories(
         self, stores: MetadataStores, directories: Sequence[OsFileSystem], checked: CheckedCookie
     ) -> DirectoryRecord:
-        """Compare the directories with the record, before the storage changes a file."""
+        """Compare the directories with the bookie's record, before the storage changes a file."""
         paths = [each.path for each in directories]
         record = DirectoryRecord(stores.known_bookies, self.bookie_id, paths)
         identities = []
@@ -466,7 +468,7 @@ class Bookie:
         self._read_only.set(ReadOnlyReason.VACATION, is_read_only=is_read_only)
 
     def _crashed(self, name: str, error: BaseException) -> None:
-        """Stop the bookie, because a task of storage raised an exception: a bug."""
+        """Stop the bookie, because a task of storage raised an exception, which is a bug."""
         _logger.error("task_crashed", task=name, exc_info=error)
         self.crash = error
         self.failed.set()
@@ -480,7 +482,7 @@ class Bookie:
         self._registration.set_read_only(read_only=not self._storage.is_writable)
 
     def _note_doubt(self, record: DirectoryRecord) -> None:
-        """Store the transaction of a doubt that the storage raised while the bookie serves."""
+        """Store the transaction id of an epoch of doubt that began while the bookie serves."""
         assert self._storage is not None, "storage reports before it is open"
         _logger.warning("doubt_raised", epoch=self._storage.doubt.epoch)
         record.note_doubt(self._tasks)

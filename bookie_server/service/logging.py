@@ -1,8 +1,8 @@
 """Writes a bookie's log lines to standard error: one JSON object per line, without secrets.
 
 Standard output contains only the ready line, so that the program that starts the bookie can parse
-the output. Log records of libraries have the same form and the same limits. No caller waits for
-standard error (`ledgerlog_spark/lines.py`).
+the output. Log records of libraries have the same form and the same limits. Code that writes a log
+line never waits for standard error (`ledgerlog_spark/lines.py`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ledgerlog_spark.lines import LogLines
 
 SECRET_WORDS = ("password", "key", "secret", "token")
 RECORDS_IN_WINDOW_MAX = 50
-WINDOW_SECONDS = 10.0  # at most RECORDS_IN_WINDOW_MAX records of one event in this time
+WINDOW_SECONDS = 10.0  # time for at most RECORDS_IN_WINDOW_MAX records of one event
 LIBRARY_TEXT_MAX = 4_000  # maximum number of characters of a library's log record
 STANDARD_ERROR = 2
 LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
@@ -66,7 +66,8 @@ class LineLogger:
     """Writes log records as lines, without a lock.
 
     A finalizer may run and log during the write of a line, for example the finalizer of a future
-    with an error that was not retrieved. Then the lock of structlog's own logger would deadlock.
+    with an error that was not retrieved. In this case, the lock of structlog's own logger would
+    deadlock.
     """
 
     def __init__(self, lines: LogLines) -> None:
@@ -114,10 +115,10 @@ class LibraryHandler(logging.Handler):
 
 
 class RateLimit:
-    """Drops log records of an event that is too frequent, because peers must not fill a disk.
+    """Drops log records of events that are too frequent, because peers must not fill a disk.
 
-    The next log record of the event contains the number of dropped records as `suppressed`. Records
-    of errors are never dropped.
+    The next log record of the event contains the number of dropped records as `suppressed`. Log
+    records of errors are never dropped.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -158,7 +159,7 @@ class _Window:
 def black_out_secrets(
     _logger: object, _method: str, record: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
-    """Hide raw bytes (keys, passwords, payloads) and fields with the name of a secret."""
+    """Hide raw bytes (keys, passwords, payloads), and fields with a secret word in their name."""
     for name, value in record.items():
         if isinstance(value, (bytes, bytearray, memoryview)):
             record[name] = f"<{len(value)} bytes>"

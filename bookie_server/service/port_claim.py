@@ -15,8 +15,8 @@ _NAMES: Final = {"port": "port", "grpc_port": "gRPC port", "metrics_port": "metr
 def claim(address: str, port: int, setting: str) -> socket.socket:
     """Return a socket bound to the address. Clients are refused until the socket listens.
 
-    If a server binds the port itself, this socket must be closed first. Port 0 selects a free port.
-    Raise PortInUseError or another StartupError if the port cannot be bound.
+    If a server binds the port itself, the caller must first close this socket. Port 0 selects a
+    free port. Raise PortInUseError or another StartupError if the port cannot be bound.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     claimed = socket.socket(family, socket.SOCK_STREAM)

@@ -1,7 +1,7 @@
-"""Runs a bookie in its own process: signals, the ready line and the exit code.
+"""Runs a bookie in its own process: handles signals, prints the ready line, sets the exit code.
 
-SIGTERM and SIGINT stop the bookie. After a permanent failure of storage, it stops in the same way,
-but with another exit code.
+SIGTERM and SIGINT stop the bookie. After a permanent failure of storage, the bookie stops in the
+same way, but with another exit code.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ async def run_bookie(
     failure = bookie.failure
     _logger.info("stopping", bookie_id=bookie.bookie_id, failure=failure and str(failure))
     await bookie.close()
-    # After storage is closed, a failed journal may no longer be needed.
+    # Read the failure again: after storage is closed, a failed journal may no longer be needed.
     failure = bookie.directory_failure
     if bookie.crash is not None:
         return ExitCode.INTERNAL_ERROR

@@ -1,15 +1,17 @@
-"""Releases closed ledgers that no longer name this bookie: gives back their space (ADR 43).
+"""Releases closed ledgers whose metadata no longer names this bookie, to free space (ADR 43).
 
 A ledger is released in three steps:
 
-1. Hide: the storage no longer lists the entries of the ledger, and each add ends the release.
-2. Touch: under the lock of re-replication, the record is read after a sync. It must be CLOSED and
-   must not name this bookie. Then the same record is rewritten with a compare-and-swap.
+1. Hide: the storage no longer lists the entries of the ledger. From now on, an add to the ledger
+   ends the release.
+2. Touch: under the lock of re-replication, the metadata record of the ledger is read after a sync.
+   The record must have the state CLOSED and must not name this bookie. Then the record is rewritten
+   without a change, with a compare-and-swap.
 3. Drop: the storage deletes the entries, without a fence.
 
-So PROTOCOL.md#F8 holds. A worker of re-replication may have listed the entries before step 1. It
-has read the record before step 2, so its write fails. A worker that lists the entries later finds
-nothing. If a step fails, the entries stay.
+These steps ensure PROTOCOL.md#F8. A worker of re-replication may have listed the entries before
+step 1. Such a worker has read the record before step 2, so its write of the record fails. A worker
+that lists the entries later finds no entries. If a step fails, the entries stay.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from ledgerlog_spark.model import Code
 LOOKUPS_PER_PASS_MAX = 2_000
 RELEASES_PER_PASS_MAX = 200
 PAUSE_MS = 50
-"""The pause before each touch. A touch wakes the clients that watch the ledger."""
+"""Pause before each touch, in milliseconds. A touch notifies all clients that watch the ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Released:
 
 
 class Releaser:
-    """Releases a limited number of ledgers in each pass. The next pass continues after them."""
+    """Releases a limited number of ledgers in each pass. The next pass continues with later ids."""
 
     def __init__(
         self,
@@ -54,14 +56,14 @@ class Releaser:
         self._bookie_id = bookie_id
         self._pause_ms = pause_ms
         self._is_stopped = False
-        self._last_ledger_id = -1  # the ledger that was looked up last
+        self._last_ledger_id = -1  # id of the ledger whose record was read last
 
     def stop(self) -> None:
         """Release no further ledger."""
         self._is_stopped = True
 
     async def release_some(self) -> Released:
-        """Look up the next ledgers that got no add for a long time, and release some of them."""
+        """Read the records of further ledgers that got no add for a long time, and release some."""
         looked_up = released = kept = 0
         await self._records.release_left()
         for ledger_id in await self._next_ledgers():
@@ -78,7 +80,11 @@ class Releaser:
         return Released(looked_up, released, kept)
 
     async def _next_ledgers(self) -> list[int]:
-        """Return the ids of the next ledgers after the last ledger, in ascending order."""
+        """Return the ids of the ledgers to check in this pass, in ascending order.
+
+        The first id is the next id after `_last_ledger_id`. The largest id is followed by the
+        smallest.
+        """
         quiet = await self._storage.releasable()
         later = [ledger_id for ledger_id in quiet if ledger_id > self._last_ledger_id]
         earlier = quiet[: len(quiet) - len(later)]
@@ -97,7 +103,10 @@ class Releaser:
         return is_released
 
     async def _touch(self, ledger_id: int) -> bool:
-        """Return whether the record allows the drop. If so, running writes of the record fail."""
+        """Touch the record. Return whether the entries may be dropped.
+
+        If they may be dropped, each write of the record that is running now fails.
+        """
         record = await self._records.load(ledger_id)
         if record is None or not is_released_by(record.value, self._bookie_id):
             return False

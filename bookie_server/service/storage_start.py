@@ -1,4 +1,4 @@
-"""Opens the storage of a bookie with its settings, and reports its failures in the log.
+"""Makes the settings and the directories for a bookie's storage, and logs its failures.
 
 All directories of a bookie share the memory, the descriptors and the speed of compaction that the
 settings allow.
@@ -27,7 +27,7 @@ def storage_settings(
 ) -> StorageSettings:
     """Return the settings for the storage of one directory."""
     count = len(settings.places)
-    # If a bookie has several directories, each gets its part. 0 means no limit.
+    # If a bookie has several directories, each gets an equal part of the limit. 0 means no limit.
     bytes_per_s = -(-settings.compaction_bytes_per_s // count)
     return StorageSettings(
         file_size_bytes=settings.file_size_bytes,
@@ -65,7 +65,7 @@ def storage_settings(
 def directory_at(
     path: str, on_sync: Callable[[float], None], directories_count: int
 ) -> OsFileSystem:
-    """Return a directory of the bookie, which is not locked yet."""
+    """Return the files of a directory of the bookie, which is not locked yet."""
     files = OsFileSystem(
         Path(path),
         lambda notice: _logger.warning("file_system", path=path, notice=notice),
@@ -89,7 +89,7 @@ class StorageReports:
     def report_failures(self) -> None:
         """Write a log line for each directory that has failed since the last call.
 
-        The last failure of a bookie is not reported here, because it ends the bookie.
+        If all directories have failed, no line is written here, because the bookie then ends.
         """
         failed = [each for each in self._directories if each.failure is not None]
         if len(failed) == len(self._directories):

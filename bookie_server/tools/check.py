@@ -34,7 +34,7 @@ class Defect:
     Attributes:
         file: Name of the file.
         offset: Offset of the damage in bytes; None if the damage has no single place.
-        what: The defect, in words.
+        what: Description of the defect.
     """
 
     file: str
@@ -47,7 +47,7 @@ class Report:
     """The result of a check.
 
     Attributes:
-        limit: Maximum number of defects that are kept. All defects are counted.
+        limit: Maximum number of defects in `findings`. `wrong` counts all defects.
         findings: The first defects.
         notes: Conditions that are no defects, but may need an action of an operator.
         wrong: Number of all defects.
@@ -61,19 +61,19 @@ class Report:
     seen: Counter[str] = field(default_factory=Counter)
 
     def find(self, file: str, offset: int | None, what: str) -> None:
-        """Count a defect, and keep it if there is room."""
+        """Count a defect, and add it to `findings` if there is room."""
         self.wrong += 1
         if len(self.findings) < self.limit:
             self.findings.append(Defect(file, offset, what))
 
     def note(self, text: str) -> None:
-        """Keep a note if there is room."""
+        """Add a note if there is room."""
         if len(self.notes) < self.limit:
             self.notes.append(text)
 
 
 async def check(directory: RestingDirectory, limit: int) -> Report:
-    """Verify all files of a directory. Nothing is changed."""
+    """Verify all files of a directory without changing them, and return the result."""
     report = Report(limit)
     manifest = directory.manifest
     _check_manifest(directory, report)
@@ -171,7 +171,7 @@ async def _check_finished(
 
 
 def _check_records(scan: FinishedScan, report: Report) -> None:
-    """Check that each record of a finished file exists."""
+    """Report the damaged and the missing records of a finished file."""
     for gap in scan.gaps:
         if gap.record is not None:
             report.find(scan.entry.slot, gap.offset, _damaged(gap.record))

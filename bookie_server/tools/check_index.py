@@ -27,7 +27,7 @@ class Comparison:
     Attributes:
         pieces: Number of pieces that were compared.
         live_bytes: Bytes of the entries of ledgers that are not dropped.
-        wrong: The first differences.
+        wrong: Descriptions of the first differences.
     """
 
     pieces: int = 0
@@ -35,7 +35,7 @@ class Comparison:
     wrong: list[str] = field(default_factory=list)
 
     def add(self, what: str) -> None:
-        """Keep a difference if there is room."""
+        """Add the description of a difference if there is room."""
         if len(self.wrong) < WRONG_MAX:
             self.wrong.append(what)
 

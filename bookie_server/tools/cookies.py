@@ -46,7 +46,10 @@ NEW_COOKIE_NAME = "VERSION.new"
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """The nodes of a bookie in the metadata store. A damaged cookie has only a version."""
+    """The nodes of a bookie in the metadata store.
+
+    If the cookie is damaged, only its version is set.
+    """
 
     bookie_id: str
     cookie: Cookie | None
@@ -88,9 +91,9 @@ async def stored_about(stores: MetadataStores, bookie_id: str) -> Stored:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The content of a directory's files about its bookie.
+    """The cookie and the identity in a directory's files.
 
-    `problem` is the reason why a file cannot be read, or empty.
+    `problem` is the reason why a file cannot be read, or empty if all files were read.
     """
 
     path: str
@@ -204,7 +207,8 @@ async def create(stores: MetadataStores, path: Path) -> Stored:
     of the store.
 
     Raises:
-        ConfigurationError: The store has the cookie, or the bookie runs.
+        ConfigurationError: The store already has a readable cookie of the bookie, or the bookie
+            runs.
         CookieMismatchError: A directory has no cookie, or belongs to another cluster or bookie.
         DirectoryIdentityError: A directory is not in the newest state that the store has recorded.
     """
@@ -336,7 +340,7 @@ def require_down(stored: Stored) -> None:
 async def _own_directory(
     stores: MetadataStores, path: Path
 ) -> AsyncIterator[tuple[RestingDirectory, Cookie, Stored]]:
-    """Open the directory of a stopped bookie of this cluster, with the data in the store."""
+    """Open the directory of a stopped bookie, and read the bookie's nodes in the metadata store."""
     async with opened(path) as directory:
         cookie = cookie_of(path)
         if cookie is None:
@@ -373,7 +377,7 @@ async def _move(directory: RestingDirectory, known: KnownBookie | None) -> None:
     """Write a MANIFEST with the new path. A moved directory gets a new id (ADR 37).
 
     If an earlier move was interrupted, the record has the id and the counter from before that move.
-    Both are kept, so that a later run of the original directory is noticed.
+    Both are kept, so that a later run with the original directory is detected.
     """
     require_own_directory(directory.shared)
     before, shared = directory.manifest, directory.shared
@@ -406,7 +410,7 @@ async def _write_store(
     stores: MetadataStores, stored: Stored, identities: Sequence[DirectoryIdentity], cookie: Cookie
 ) -> None:
     if any(identity.changes == 0 for identity in identities) and stored.known is None:
-        # An older release has used the directory, so there is nothing to record yet.
+        # Only an older release has used the directory, so there are no counters to record yet.
         await stores.registration.write_cookie(
             cookie.bookie_id, cookie.encode(), stored.cookie_version
         )

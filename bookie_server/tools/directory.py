@@ -124,7 +124,7 @@ class RestingDirectory:
         return (entry for entry in self.manifest.files if entry.state is state)
 
     def entry_of(self, wanted: str) -> FileEntry:
-        """Return the file with this id or in this slot.
+        """Return the MANIFEST's entry of the file with this id or this slot.
 
         Raises:
             ConfigurationError: The MANIFEST does not list such a file.
@@ -134,7 +134,7 @@ class RestingDirectory:
                 return entry
         raise ConfigurationError(
             f"the MANIFEST of {self.path} lists no file {wanted!r}; "
-            f"`ledgerlog bookie inspect manifest {self.path}` shows all",
+            f"`ledgerlog bookie inspect manifest {self.path}` shows all files",
             path=wanted,
         )
 
@@ -210,7 +210,7 @@ async def opened(path: Path) -> AsyncIterator[RestingDirectory]:
 
 
 def shared_of(files: OsFileSystem) -> Shared:
-    """Return the state that the code of the storage needs to read files."""
+    """Return the objects that the code of the storage needs to read files."""
     settings = StorageSettings(
         file_size_bytes=FILE_SIZE_BYTES_MIN,
         in_flight_bytes_max=1,
@@ -221,7 +221,7 @@ def shared_of(files: OsFileSystem) -> Shared:
 
 
 def unfinished_run(manifest: Manifest) -> str:
-    """Return a warning if the synced entry-log files may lack entries of the last run, or ""."""
+    """Return a warning if the synced entry-log files may lack entries of the last run, else ""."""
     run = manifest.run
     if run is None:
         return ""

@@ -30,7 +30,7 @@ class Ranges:
     first_ones: list[tuple[int, int]] = field(default_factory=list)  # inclusive
 
     def add(self, first: int, last: int) -> None:
-        """Add a range after all earlier ranges."""
+        """Add a range whose ids are above the ids of all earlier ranges."""
         self.count += last - first + 1
         ranges = self.first_ones
         if ranges and ranges[-1][1] + 1 == first:
@@ -41,14 +41,14 @@ class Ranges:
 
 @dataclass(slots=True)
 class DumpResult:
-    """The numbers of entries that a reading found and did not find."""
+    """The numbers of the entries that `LedgerEntries.read` found and did not find."""
 
-    is_known: bool = True  # the directory has a state of the ledger
+    is_known: bool = True  # whether the directory has a state of the ledger
     entries: int = 0
     size_bytes: int = 0
     missing: Ranges = field(default_factory=Ranges)
-    unreadable: Ranges = field(default_factory=Ranges)  # their record is damaged
-    files_in_doubt: int = 0  # missing and damaged files, which may have had any entry
+    unreadable: Ranges = field(default_factory=Ranges)  # entries whose record is damaged
+    files_in_doubt: int = 0  # number of missing or damaged files, which may have had any entry
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class _Source:
     piece: Piece[int] | Piece[JournalRecord] | None = None
 
     async def skip_to(self, entry_id: int) -> None:
-        """Go to the first piece that ends at or after an entry."""
+        """Advance to the first piece whose last entry is not below `entry_id`."""
         while self.piece is not None and self.piece.last < entry_id:
             self.piece = await anext(self.pieces, None)
 
@@ -100,7 +100,7 @@ class LedgerEntries:
                 at = min(later)
                 continue
             newest = max(begun, key=_origin)
-            # After each end of a piece, another file may have the newest copy.
+            # Where a piece ends, or a later piece begins, another file may have the newest copy.
             ends = [source.piece.last for source in begun if source.piece is not None]
             end = min([*ends, *(each - 1 for each in later)])
             if last is not None:

@@ -32,7 +32,7 @@ SINGLE_NAMES = (
 
 @dataclass(slots=True)
 class Plan:
-    """The files that a format deletes and the files that it keeps.
+    """The files that a format deletes, and the files that it does not delete.
 
     Attributes:
         names: Files of the directory, in the order in which they are deleted.
@@ -64,7 +64,8 @@ async def plan_format(files: OsFileSystem) -> Plan:
     names = await files.names()
     slots = [name for name in names if is_slot_name(name)]
     states = [name for name in names if is_state_name(name)]
-    # The MANIFEST is deleted first. Then no bookie starts with the remaining files after a crash.
+    # The MANIFEST is deleted first, so that after a crash no bookie starts with the remaining
+    # files.
     ours = [name for name in (NAME,) if name in names] + slots + states
     ours += [name for name in SINGLE_NAMES if name in names]
     plan = Plan(ours, others=[name for name in names if name not in (*ours, "LOCK")])
@@ -109,7 +110,7 @@ def _journal_names(journal: RunJournal, directory_id: str) -> list[str]:
 
 
 async def carry_out(files: OsFileSystem, plan: Plan) -> None:
-    """Delete the files of a plan. If it is interrupted, it can be repeated."""
+    """Delete the files of a plan. After an interruption, this function can be called again."""
     async with AsyncExitStack() as stack:
         journals = [
             (await stack.enter_async_context(locked_files(Path(path))), names)

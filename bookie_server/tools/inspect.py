@@ -24,13 +24,14 @@ from ledgerlog_spark.errors import ConfigurationError, LedgerNotFoundError
 
 VALID = "valid"
 DAMAGED = "damaged"
-"""The header of a record is valid, but its body is damaged."""
+"""State of a record with a valid header and a damaged body."""
 UNREADABLE = "unreadable"
-"""A record was expected at this offset, but no valid header was found."""
+"""State of a row without a record: a record was expected at this offset, but has no valid
+header."""
 
 
 def manifest_fields(directory: RestingDirectory) -> Row:
-    """Return the fields of the MANIFEST without its files."""
+    """Return the fields of the MANIFEST, except the list of its files."""
     manifest = directory.manifest
     return {
         "generation": manifest.generation,
@@ -52,7 +53,7 @@ def manifest_fields(directory: RestingDirectory) -> Row:
 
 
 def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
-    """Return the files that the MANIFEST lists; keys are file ids."""
+    """Return the files that the MANIFEST lists. The keys of the excerpt are file ids."""
     return excerpt_of(
         (
             (
@@ -71,7 +72,10 @@ def manifest_files(directory: RestingDirectory, start: int, limit: int) -> Excer
 
 
 async def journal(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
-    """Return the records of the open files in the order of the journal; keys are sequences."""
+    """Return the records of the open files in the order of the journal.
+
+    The keys of the excerpt are sequence numbers.
+    """
     replayed = await directory.replay()
     return excerpt_of(
         (
@@ -87,7 +91,7 @@ async def journal(directory: RestingDirectory, start: int, limit: int) -> Excerp
 async def entry_log(
     directory: RestingDirectory, entry: FileEntry, start: int, limit: int
 ) -> Excerpt:
-    """Return the records of one file; keys are offsets."""
+    """Return the records of one file. The keys of the excerpt are offsets in the file."""
     if entry.state is FileState.OPEN:
         [replayed] = [file.scan for file in await directory.replay() if file.entry == entry]
         rows = list(_rows_of_scan(entry, replayed.records, replayed.gaps))
@@ -119,7 +123,7 @@ def _rows_of_scan(
 
 
 def _is_end(entry: FileEntry, offset: int) -> bool:
-    """Return whether the records of a finished file end before this offset."""
+    """Return whether the records of a finished file end at or before this offset."""
     return entry.state is FileState.FINISHED and offset >= entry.data_end
 
 
@@ -157,7 +161,9 @@ def _unreadable(entry: FileEntry, offset: int, sequence: int) -> Row:
 
 
 async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit: int) -> Excerpt:
-    """Return the pieces in the index of a finished file; keys are their numbers, from 0.
+    """Return the pieces in the index of a finished file.
+
+    The keys of the excerpt are the numbers of the pieces, counted from 0.
 
     Raises:
         ConfigurationError: The file is open, so it has no index.
@@ -195,7 +201,7 @@ async def index(directory: RestingDirectory, entry: FileEntry, start: int, limit
 
 
 async def ledgers(directory: RestingDirectory, start: int, limit: int) -> Excerpt:
-    """Return the states of all ledgers; keys are ledger ids."""
+    """Return the states of all ledgers. The keys of the excerpt are ledger ids."""
     await directory.replay()
     states, doubt = directory.shared.states, directory.manifest.doubt
     return excerpt_of(
@@ -220,7 +226,7 @@ async def ledger(
     if state is None:
         raise LedgerNotFoundError(
             f"{directory.path} has no ledger {ledger_id}; "
-            f"`ledgerlog bookie inspect ledger {directory.path}` shows all",
+            f"`ledgerlog bookie inspect ledger {directory.path}` shows all ledgers",
             ledger_id=ledger_id,
         )
     rows: list[Row] = []

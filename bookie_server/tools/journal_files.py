@@ -20,14 +20,16 @@ from ledgerlog_spark.errors import ConfigurationError, StartupError
 
 VALID = "valid"
 TORN = "torn"
-"""The newest copy of a run is not whole. A power loss may have interrupted its write."""
+"""State of the newest copy of a run, if it is incomplete. A power loss may have interrupted its
+write."""
 DAMAGED = "damaged"
-"""The copy has a valid head and a damaged group, and is not the newest. Of a file: it has such a
-copy."""
+"""State of a copy with a valid head and a damaged group, unless it is the newest copy. Also the
+state of a file with such a copy."""
 UNREADABLE = "unreadable"
-"""A copy was expected here, but has no valid head. Of a file: the device cannot read it."""
+"""State of a place where a copy was expected, but has no valid head. Also the state of a file that
+the device cannot read."""
 OLDER = "older"
-"""A copy of an earlier pass through the file. No start uses this copy."""
+"""State of a copy that an earlier pass through the file has written. No start uses such a copy."""
 MISSING = "missing"
 CUT_OFF = "cut off"
 
@@ -53,7 +55,7 @@ async def journal_files(directory: RestingDirectory) -> list[Row]:
 
 
 async def journal_copies(directory: RestingDirectory, name: str, start: int, limit: int) -> Excerpt:
-    """Return the copies in one journal file; keys are offsets in the journal file.
+    """Return the copies in one journal file. The keys are offsets in the journal file.
 
     Raises:
         ConfigurationError: The MANIFEST lists no run with this file.
@@ -67,7 +69,7 @@ async def journal_copies(directory: RestingDirectory, name: str, start: int, lim
     else:
         raise ConfigurationError(
             f"the MANIFEST of {directory.path} lists no run with a journal file {name!r}; "
-            f"`ledgerlog bookie inspect journal {directory.path}` shows all",
+            f"`ledgerlog bookie inspect journal {directory.path}` shows all journal files",
             path=name,
         )
     newest = max((row["last_copy"] or 0 for row in await _files_of(directory, journal)), default=0)
@@ -211,8 +213,8 @@ def _row_of_copy(each: _Copy, slots: dict[tuple[int, bytes], str]) -> Row:
         "first_sequence": copy.first_sequence,
         "last_sequence": copy.last_sequence,
         "file_id": copy.file_id,
-        # The slot is None if the MANIFEST does not list the file. Then a start does not replay the
-        # group.
+        # The slot is None if the MANIFEST does not list the file. In this case, a start does not
+        # replay the group.
         "slot": slots.get((copy.file_id, copy.salt)),
         "file_offset": copy.offset,
         "needed_from": copy.needed_from,

@@ -41,9 +41,9 @@ class Rebuild:
 async def rebuild_indexes(directory: RestingDirectory, wanted: FileEntry | None) -> list[Rebuild]:
     """Write the damaged indexes again, from the records of their files.
 
-    `wanted` is the only file to check; None for all finished files. An index is not written if a
-    record of the file is not readable and its ledger is unknown. With a new index, a bookie would
-    deny that the entries of that record exist.
+    `wanted` is the only file to check. If it is None, all finished files are checked. An index is
+    not written if a record of the file is not readable and its ledger is unknown. With a new index,
+    a bookie would deny that the entries of that record exist.
     """
     files = directory.entries(FileState.FINISHED) if wanted is None else (wanted,)
     return [await _rebuild(directory, entry) for entry in files]
@@ -76,7 +76,7 @@ async def _rebuild(directory: RestingDirectory, entry: FileEntry) -> Rebuild:
 
 
 async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
-    """Return the damage in the index of a file; empty if the index is intact."""
+    """Return the message about damage in the index of a file, or "" if the index is intact."""
     try:
         file = await directory.indexed(entry)
         assert file.head is not None
@@ -91,7 +91,7 @@ async def _damage_of(directory: RestingDirectory, entry: FileEntry) -> str:
 async def _write(
     directory: RestingDirectory, file: FinishedFile, index: ActiveIndex, last: int
 ) -> None:
-    """Write the finish record again, at its place.
+    """Write the finish record of a file again, at the same offset.
 
     After a crash during the write, the index is still damaged.
     """

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 async def rewrite_manifest(directory: RestingDirectory, version: int) -> int:
-    """Write the MANIFEST with a version, and return the previous version.
+    """Write the MANIFEST in a version of its format, and return the previous version.
 
     `version` is `FORMAT_VERSION` or `FORMAT_VERSION_BEFORE`. If the MANIFEST already has this
     version, nothing changes. The new MANIFEST is durable on return.
@@ -69,8 +69,8 @@ async def _for_older_program(directory: RestingDirectory, entry: FileEntry) -> F
 
     If the index of a file is damaged, such a program treats the records up to `last_sequence` as
     the content of the file. For a file of copies, `last_sequence` is 0, so such a program would
-    find no entry in the file. The losses of a damaged file are repaired, so the file counts as
-    undamaged.
+    find no entry in the file. If the MANIFEST marks a file as damaged, the lost entries are already
+    repaired. So the file counts as undamaged.
     """
     entry = replace(entry, has_damage=False)
     if not entry.is_copies or entry.slot not in directory.names:

@@ -1,4 +1,4 @@
-"""The HTTP interface of a bookie: its metrics, its status, and the changes of administrators.
+"""The HTTP interface of a bookie, for its metrics, its status, and changes by administrators.
 
 - `server`: a bounded HTTP server. `routes`: paths, methods and answers.
 - `view`: the values that the routes show, and the changes that they request.

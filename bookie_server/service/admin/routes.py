@@ -1,8 +1,8 @@
 """The routes of the metrics port, as an application of WSGI.
 
-BookKeeper's HTTP server has the same paths and names of JSON fields. A request for an unknown path
-gets 404. A request with a method that its path does not have gets 405. Requests that change the
-bookie get 403 unless the setting `admin_changes` allows them.
+The paths and the names of JSON fields are the same as in BookKeeper's HTTP server. A request for an
+unknown path gets 404. A request whose path does not support its method gets 405. Requests that
+change the bookie get 403 unless the setting `admin_changes` allows them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ POLICY: Final = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; "
     "connect-src 'self'; img-src data:; frame-ancestors 'none'"
 )
-"""The page loads nothing from elsewhere, and no other page may embed it."""
+"""Content security policy: the page loads nothing from other servers, and no page may embed it."""
 HEADERS: Final = (
     ("Cache-Control", "no-store"),
     ("X-Content-Type-Options", "nosniff"),
@@ -41,7 +41,7 @@ _logger = get_logger("admin")
 
 
 class RefusedError(Exception):
-    """A request that is answered with an error."""
+    """Raised for a request that is answered with an error."""
 
     def __init__(self, status: HTTPStatus, text: str, *headers: tuple[str, str]) -> None:
         super().__init__(text)
@@ -60,7 +60,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request for a path of this port."""
+    """The parts of a request that its handler needs: the body, and the address of the peer."""
 
     body: bytes
     peer: str
@@ -112,7 +112,7 @@ def _set_read_only(view: BookieView, request: Request) -> Answer:
 
 
 def _flags(body: bytes) -> dict[str, bool]:
-    """Return the truth values of a JSON object."""
+    """Return the fields of a JSON object, whose values must all be true or false."""
     try:
         flags = json.loads(body)
     except (ValueError, RecursionError):  # RecursionError: brackets that are nested too deeply
@@ -125,7 +125,7 @@ def _flags(body: bytes) -> dict[str, bool]:
 
 
 def _collects(view: BookieView, _request: Request) -> Answer:
-    # BookKeeper's value is text, not a truth value of JSON.
+    # As in BookKeeper, the value is a text, not a boolean of JSON.
     return _json({"is_in_force_gc": str(view.serving.collector.is_forced).lower()})
 
 
@@ -242,7 +242,7 @@ class AdminApplication:
 
 
 def _request(environ: WSGIEnvironment) -> Request:
-    """Read the body of a request."""
+    """Return a request with its body."""
     length = environ.get("CONTENT_LENGTH") or "0"
     if not (length.isascii() and length.isdecimal()) or environ.get("HTTP_TRANSFER_ENCODING"):
         raise RefusedError(HTTPStatus.LENGTH_REQUIRED, "the request needs a Content-Length")

@@ -1,8 +1,8 @@
 """An HTTP server with few threads for metrics, administrators and the status page.
 
 At most CONNECTIONS_MAX connections are open. A connection may send one request of at most
-REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX seconds after its start. Connections beyond
-these limits are closed.
+REQUEST_BYTES_MAX, and is closed CONNECTION_SECONDS_MAX seconds after its start. A connection that
+exceeds one of these limits is closed.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
         self.setup_environ()
 
     def verify_request(self, request: Any, client_address: Any) -> bool:
-        """Return whether a new connection is allowed. The base class closes other connections."""
+        """Return whether a new connection is allowed. If not, the base class closes it."""
         del client_address
         with self._lock:
             if len(self._until) >= CONNECTIONS_MAX:
@@ -113,14 +113,14 @@ class _BoundedServer(ThreadingMixIn, WSGIServer):
                         request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore a peer that disconnects."""
+        """Do nothing, because a peer may disconnect at any time."""
 
 
 class _Handler(WSGIRequestHandler):
     """Reads one request of one connection, up to REQUEST_BYTES_MAX.
 
     If the bytes of a request end early, Python's server treats them as a whole head. This class
-    drops a request without its whole head, because the lost part may change the meaning of the
+    drops a request with an incomplete head, because the missing part may change the meaning of the
     request.
     """
 
@@ -140,7 +140,7 @@ class _Handler(WSGIRequestHandler):
 
 
 class _FirstBytes:
-    """The first REQUEST_BYTES_MAX bytes of a file. A line that is not complete is an error."""
+    """The first REQUEST_BYTES_MAX bytes of a file. Reading a line that is cut off is an error."""
 
     def __init__(self, file: Any) -> None:
         self._file = file

@@ -30,7 +30,7 @@ CHANGE_SECONDS_MAX: Final = 3.0
 
 
 class NotServingError(Exception):
-    """The bookie has not started yet, is stopping, or its event loop does not answer."""
+    """Raised if the bookie has not started or is stopping, or its event loop does not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class BookieView:
     def __init__(self, settings: BookieSettings, bookie_id: str) -> None:
         self.settings = settings
         self.bookie_id = bookie_id
-        self.is_running = False  # registered, and not stopping
+        self.is_running = False  # whether the bookie is registered, and not stopping
         self.is_stopping = False
         self._began = time.monotonic()
         self._loop = asyncio.get_running_loop()
@@ -121,12 +121,12 @@ class BookieView:
         return self._serving is None or not self._serving.storage.is_writable
 
     def set_read_only(self, *, is_read_only: bool) -> None:
-        """Refuse regular adds, or accept them if there is room for them and no vacation."""
+        """Refuse regular adds, or accept them again unless the bookie is full or on vacation."""
         switch, reason = self.serving.read_only, ReadOnlyReason.ADMINISTRATOR
         self._change(lambda: switch.set(reason, is_read_only=is_read_only))
 
     def collect_garbage(self, *, is_major: bool, is_minor: bool) -> None:
-        """Request a pass of garbage collection, and a compaction of one of the kinds at its end."""
+        """Request a pass of garbage collection, and a major or minor compaction at its end."""
         major, minor = (
             self.settings.compaction_major_percent,
             self.settings.compaction_minor_percent,
@@ -149,7 +149,7 @@ class BookieView:
             raise NotServingError("Bookie did not answer in time")
 
     def state(self) -> dict[str, bool]:
-        """Return the state, with BookKeeper's names."""
+        """Return the state of the bookie, under BookKeeper's names."""
         serving = self._serving
         return {
             "running": self.is_running,
@@ -236,7 +236,7 @@ class BookieView:
         ]
 
     def doubt(self) -> dict[str, int | bool]:
-        """Return the doubt about the directories, and the number of ledgers in limbo."""
+        """Return the fields of the bookie's doubt, and the number of ledgers in limbo."""
         storage = self.serving.storage
         doubt = storage.doubt
         return {

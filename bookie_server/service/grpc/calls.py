@@ -2,9 +2,9 @@
 
 Each call needs one of a limited number of places, which connections share fairly. A call that may
 still receive a request also needs a place of a second kind, because the library may hold one
-request for each of these calls. A call with a single request must receive the request within
-REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming call
-has other limits (`service/grpc/stream.py`).
+request in memory for each of these calls. A call with a single request must receive the request
+within REQUEST_SECONDS_MAX, so that an unfinished request does not hold memory for long. A streaming
+call has other limits (`service/grpc/stream.py`).
 
 A call keeps its place until its replies are sent. If a client does not take a reply, the library
 keeps the reply. To end such a call, its connection must be closed
@@ -38,7 +38,7 @@ class FairSlots:
     def __init__(self, count_max: int) -> None:
         self.count_max = count_max
         self.count = 0
-        self.refused = 0  # only increases
+        self.refused = 0  # total number of refused calls
         self.ended = 0  # total number of calls ended to give their place to another peer
         self._by_peer: dict[str, dict[object, Callable[[], object]]] = {}
 
@@ -142,12 +142,12 @@ class _Call:
         assert task is not None, "calls are handled by tasks"
         self.context = context
         self.peer: str = context.peer()
-        self.is_sending = False  # the library may hold a reply of the call
+        self.is_sending = False  # whether the library may hold a reply of the call
         self._task = task
         self._end_stuck = end_stuck
 
     def place(self, slots: FairSlots, *, is_kept: bool = False) -> _Place:
-        """Return a place that is not taken yet. A kept place is freed after the reply is sent."""
+        """Return a place for `async with`. If `is_kept`, it is freed after the reply is sent."""
         return _Place(slots, self, is_kept=is_kept)
 
     def end(self) -> None:
@@ -172,7 +172,8 @@ class _Call:
 class _Place:
     """The place of one call.
 
-    It is freed when the handler ends. If `is_kept` is true, it is freed after the reply is sent.
+    The place is freed when the handler ends. If `is_kept` is true, the place is freed after the
+    reply is sent.
     """
 
     def __init__(self, slots: FairSlots, call: _Call, *, is_kept: bool) -> None:

@@ -1,4 +1,4 @@
-"""The calls about limbo: the list of ledgers, the acceptance of a loss, and a new doubt."""
+"""The calls about limbo: list ledgers, accept a loss, and begin a new epoch of doubt."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ TEXT_MAX: Final = 2_000
 
 
 class DoubtStorage(RepairStorage, Protocol):
-    """A storage with a doubt that an operator may raise."""
+    """A storage for which an operator can begin a new epoch of doubt."""
 
     async def raise_doubt(self) -> None:
-        """Begin a new epoch, because records may be lost. The epoch is durable on return."""
+        """Begin an epoch of doubt, because records may be lost. The epoch is durable on return."""
 
 
 class LimboCalls:
@@ -56,7 +56,7 @@ class LimboCalls:
         )
 
     async def accept(self, request: pb.AcceptLossRequest) -> pb.AcceptLossReply:
-        """Accept a loss, or return the reason why it was not accepted."""
+        """Accept a loss. The reply contains the lost entries, or the reason for a refusal."""
         if not 0 <= request.ledger_id <= ID_MAX or not request.reason.strip():
             return _refused("the request needs the id of a ledger, and a reason")
         if self._is_accepting:
@@ -84,7 +84,7 @@ class LimboCalls:
         )
 
     async def raise_doubt(self, request: pb.RaiseDoubtRequest) -> pb.RaiseDoubtReply:
-        """Put all ledgers in limbo, or return the reason why this failed."""
+        """Put all ledgers in limbo. If this fails, the reply contains the reason."""
         if not request.reason.strip():
             return pb.RaiseDoubtReply(refusal="the request needs a reason")
         reason, raised_by = request.reason[:TEXT_MAX], request.raised_by[:TEXT_MAX]

@@ -43,7 +43,10 @@ class HeldReplies:
         self._held: dict[object, tuple[Taken, float, Stuck]] = {}
 
     def hold(self, taken: Taken, peer: str) -> Callable[[], None]:
-        """Hold the bytes of the call's reply; return a function that gives the bytes back once."""
+        """Hold the bytes of the current call's reply.
+
+        Return a function that gives them back once.
+        """
         task = asyncio.current_task()
         assert task is not None, "calls are handled by tasks"
         place = object()
@@ -62,7 +65,7 @@ class HeldReplies:
             give_back(held[0])
 
     def stuck(self, lane: Budget, seconds: float) -> list[Stuck]:
-        """Return the calls whose replies in this lane were not taken for `seconds`."""
+        """Return the calls whose clients have not taken a reply in this lane for `seconds`."""
         now = asyncio.get_running_loop().time()
         return [
             stuck
@@ -105,7 +108,7 @@ class Batches:
     async def at_once(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return entries if the lane has room for all requested bytes now, otherwise none."""
+        """Return entries if the lane has room for all requested bytes now, otherwise no entries."""
         size_bytes = request.size_bytes_max + REQUEST_OVERHEAD_BYTES
         if not share.take(size_bytes):
             return (), (share, 0)
@@ -131,7 +134,7 @@ class Batches:
 
         def answer(code: Code, entries: Sequence[bytes]) -> None:
             if answered.done():
-                # The call ended before the read. The read needed the bytes until now.
+                # The call ended before the read ended. The read needed the bytes until now.
                 share.give_back(size_bytes)
             else:
                 answered.set_result((code, entries))
@@ -159,7 +162,10 @@ class Batches:
 
 
 class Listings:
-    """Lists the entries of ledgers. Only a few lists are built at a time, each in slices."""
+    """Lists the entries of ledgers.
+
+    At most LISTINGS_MAX lists are built at a time, each in several turns of the event loop.
+    """
 
     def __init__(self, storage: BookieStorage, size_bytes_max: int) -> None:
         self._storage = storage

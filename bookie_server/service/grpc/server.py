@@ -30,11 +30,12 @@ LOOKAHEAD_BYTES: Final = 16_384
 """Maximum number of bytes that a client may send ahead, for each stream and each connection."""
 METADATA_SIZE_BYTES_MAX: Final = 16_384
 CONNECTION_IDLE_MS_MAX: Final = 300_000
-"""A connection is closed if it has no call for this time. Clients can open a new connection."""
+"""Time after which a connection without calls is closed. The client can then open a new
+connection."""
 HANDSHAKE_MS_MAX: Final = 10_000  # maximum time for the HTTP/2 handshake of a connection
 PING_INTERVAL_MS_MIN: Final = 5_000
-"""If a client pings more often than this, its connection is closed. Clients with watches ping less
-often."""
+"""Minimum time between two pings of a client. If a client pings more often, its connection is
+closed. Clients with watches ping less often."""
 
 
 class GrpcServer:
@@ -73,7 +74,7 @@ class GrpcServer:
         )
 
     async def start(self) -> int:
-        """Listen and serve; return the port."""
+        """Begin to serve, and return the port."""
         control_pb2_grpc.add_BookieServicer_to_server(self._servicer, self._server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         names = (SERVICE_NAME, health.SERVICE_NAME, reflection.SERVICE_NAME)
@@ -90,7 +91,7 @@ class GrpcServer:
         return port
 
     async def stop(self, drain_timeout_ms: int) -> None:
-        """Refuse new calls, wait at most this time for open calls, then cancel calls still open."""
+        """Refuse new calls, wait at most this time for open calls, then cancel these calls."""
         await self._announce(health_pb2.HealthCheckResponse.NOT_SERVING)
         self._servicer.end_streams()
         await self._server.stop(drain_timeout_ms / 1_000)

@@ -1,7 +1,7 @@
-"""Answers the calls of `control.proto` from storage.
+"""Answers the calls of `control.proto` with the storage of the bookie.
 
-The service runs on the event loop of the v2 server, and uses the same storage and the same lanes. A
-bad request gets BAD_REQUEST and changes nothing.
+The service runs on the event loop of the v2 server, and uses the same storage and the same lanes.
+An invalid request gets the answer BAD_REQUEST and changes nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def Append(  # noqa: N802 -- the names are those of control.proto
         self, request_iterator: AsyncIterator[pb.AppendRequest], context: Context
     ) -> AsyncIterator[pb.AppendReply]:
-        """Store runs of entries, and send each reply when its run is durable or refused."""
+        """Store runs of entries. Send the reply for each run when the run is durable or refused."""
         host = _host_of(context)
         adds, control = self._lanes.adds.share(host), self._lanes.control.share(host)
 
@@ -173,7 +173,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def ReadLac(  # noqa: N802
         self, request: pb.ReadLacRequest, context: object
     ) -> pb.LacReply:
-        """Return the largest last add confirmed that this bookie has received."""
+        """Return the largest last add confirmed that this bookie has received for a ledger."""
         del context
         code, lac = Code.BAD_REQUEST, NO_ENTRY
         if _are_ids(request.ledger_id):
@@ -186,7 +186,7 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WriteLac(  # noqa: N802
         self, request_iterator: AsyncIterator[pb.WriteLacRequest], context: Context
     ) -> AsyncIterator[pb.WriteLacReply]:
-        """Store last adds confirmed, and send each reply when its LAC is durable or refused."""
+        """Store last adds confirmed. Send the reply for each LAC when it is durable or refused."""
         share = self._lanes.adds.share(_host_of(context))
         stream: WriteLacStream = ReplyStream(
             lambda _request: (share, REQUEST_OVERHEAD_BYTES), self._write_lac
@@ -197,10 +197,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def WatchLac(  # noqa: N802
         self, request: pb.WatchLacRequest, context: Context
     ) -> AsyncIterator[pb.LacReply]:
-        """Send the last add confirmed (LAC) if it is above `previous`, and again after it grows.
+        """Send the last add confirmed (LAC) if it is above `previous`, and each time it has grown.
 
-        One message may cover several changes. The head of the answer is sent immediately, to show
-        that the watch has a place.
+        One message may cover several changes. The head of the answer is sent immediately, which
+        shows the client that the watch is accepted.
         """
         peer, is_ended = context.peer(), asyncio.Event()
         changed = asyncio.Event()
@@ -273,7 +273,10 @@ class BookieServicer(control_pb2_grpc.BookieServicer):
     async def _confirmed(
         self, request: StoredBatchRead, share: Share
     ) -> tuple[Sequence[bytes], Taken]:
-        """Return the entries, or no entries if they are too large or the lane is nearly full."""
+        """Return the confirmed entries.
+
+        The result is empty if the entries are too many or too large, or if the lane is not ample.
+        """
         is_small = request.size_bytes_max and request.count_max <= RUN_ENTRIES_MAX
         if not is_small or not share.budget.is_ample:
             return (), (share, 0)

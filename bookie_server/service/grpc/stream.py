@@ -20,8 +20,8 @@ from ledgerlog_spark.transport.grpc.append_parts import PART_SIZE_BYTES_MIN
 STREAM_REQUESTS_MAX: Final = 1_024
 PART_SECONDS_MAX: Final = 10.0  # maximum time until the next part of a request
 LARGE_BYTES: Final = 65_536
-"""Other tasks run between two replies of at least this size, because encoding large replies takes
-milliseconds."""
+"""Size in bytes. Other tasks run between two replies of at least this size, because the encoding of
+large replies takes milliseconds."""
 
 Taken = tuple["Share", int]
 Request = TypeVar("Request")
@@ -29,11 +29,14 @@ Reply = TypeVar("Reply")
 
 
 class BadStreamError(Exception):
-    """A request of a stream is malformed or does not arrive in time. The call ends."""
+    """Raised if a request of a stream is malformed or does not arrive in time.
+
+    The call then ends.
+    """
 
     def __init__(self, message: str, *, is_late: bool = False) -> None:
         super().__init__(message)
-        self.is_late = is_late  # a request did not arrive in time
+        self.is_late = is_late  # whether a request did not arrive in time
 
 
 class ReplyStream(Generic[Request, Reply]):
@@ -70,7 +73,7 @@ class ReplyStream(Generic[Request, Reply]):
         self._room = asyncio.Event()
 
     def answer(self, reply: Reply, taken: Taken) -> None:
-        """Send the reply to a request. `taken` counts the bytes that were taken for the request."""
+        """Send the reply to a request. `taken` names the bytes that were taken for the request."""
         self._open_count -= 1
         if self._is_dropped:
             give_back(taken)
@@ -156,7 +159,7 @@ class ReplyStream(Generic[Request, Reply]):
             self.end()
 
     async def _with_rest(self, rest: Awaitable[None], taken: Taken) -> None:
-        """Wait for the rest of a request. If it does not arrive, give the taken bytes back."""
+        """Wait for further parts of a request. If they do not arrive, give the taken bytes back."""
         self._incomplete = taken
         try:
             await rest
@@ -197,7 +200,10 @@ def _is_before(since: float | None, seconds: float) -> bool:
 
 
 async def taken_of(share: Share, size_bytes: int) -> None:
-    """Take bytes of a share. Wait in line if too few bytes are free. If cancelled, take nothing."""
+    """Take bytes of a share.
+
+    Wait in line if too few bytes are free. If the wait is cancelled, take nothing.
+    """
     if share.take(size_bytes):
         return
     granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()

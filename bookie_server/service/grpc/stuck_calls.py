@@ -1,9 +1,9 @@
 """Ends a call whose client takes no replies, if other calls wait for its memory or its place.
 
 The connection of such a call is closed first, because the library keeps a reply that is being sent
-until the connection closes, even after the call ended. The bytes of the call stay counted until
-then. The library has no function that closes one connection, so this module shuts down the socket
-of the connection.
+until the connection closes, even after the call ended. The bytes of the call stay counted until the
+connection is closed. The library has no function that closes one connection, so this module shuts
+down the socket of the connection.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class StuckCalls:
 
 
 def close_connections(local_port: int, peers: Iterable[str]) -> int:
-    """Shut down the connections from `peers` to a port of this bookie, and count these connections.
+    """Shut down the connections from `peers` to a port of this bookie, and return their number.
 
     This takes milliseconds. The peers are named as in gRPC, such as `ipv4:127.0.0.1:4711` and
     `ipv6:%5B::1%5D:4711`.
@@ -129,7 +129,7 @@ def _shut_down(descriptor: int, address: Address) -> bool:
 
 
 def _plain(host: str, port: int) -> Address:
-    """Return one form for equal addresses: an IPv4 address within IPv6 becomes IPv4."""
+    """Return an address in its only form: an IPv4 address within an IPv6 address becomes IPv4."""
     address = ipaddress.ip_address(host.partition("%")[0])
     if isinstance(address, ipaddress.IPv6Address):
         address = address.ipv4_mapped or address

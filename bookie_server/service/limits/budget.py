@@ -1,26 +1,27 @@
-"""Divides a limited number of bytes among peers, so that every peer gets bytes after some time.
+"""Divides a limited number of bytes among peers, so that no peer waits for bytes forever.
 
 A `Budget` is the limit of one lane (received bytes, answers to reads, recovery and fencing). A
 `Share` is the part of a budget that one connection or stream holds. The rules:
 
 1. A share has a small reserve of its own. Bytes within the reserve are always granted.
 2. Beyond the reserve, a request is granted only if the share then holds at most half of the bytes
-   that were free before the request. So one large request gets at most half of the lane. With small
-   requests, a single share gets at most 1/3 of the lane, and each of n shares at most 1/(n + 2). In
-   the same way, all shares of one host (an address) together then hold at most twice the bytes that
-   were free. So with small requests, a third of the lane is left to other hosts.
+   that were free before the request. So a single large request gets at most half of the lane. With
+   small requests, a single share gets at most 1/3 of the lane, and each share of n gets at most
+   1/(n + 2). A request is also granted only if all shares of its host (an address) then together
+   hold at most twice the bytes that were free before it. So with small requests, a third of the
+   lane is left to other hosts.
 3. The trusted size of a share is four times the largest number of bytes that the share held and
    gave back. A share gets more than its trusted size only while the lane is less than half full.
 4. A request that does not fit waits in line. The line uses fair queueing: the place of a share is
-   the virtual time plus the cost of the requested bytes. The bytes of a request that is larger than
-   the trusted size cost more. So small and trusted requests wait for few other requests, and every
-   share gets bytes after some time. No other share may overtake a share that meets two conditions:
-   the share holds nothing beyond its reserve, and its host holds at most its equal part (the lane,
-   divided by the number of hosts).
+   the virtual time plus the cost of the requested bytes. If a request is larger than the trusted
+   size, each of its bytes costs more. So small and trusted requests wait for few other requests,
+   and every share gets bytes after some time. No other share may overtake a share that meets two
+   conditions: the share holds nothing beyond its reserve, and its host holds at most its equal part
+   (the lane, divided by the number of hosts).
 
-The bytes of a budget with `is_draining` come back soon, without any action of peers. Rules 2 and 3
-do not apply to such a budget: one share may hold all its bytes, and the line alone decides which
-share gets bytes.
+If `is_draining` is set for a budget, its bytes are given back soon, without any action of peers.
+Rules 2 and 3 do not apply to such a budget: one share may hold all bytes of the budget, and only
+the line decides which share gets bytes.
 
 This module has no clock and no sockets. A wait ends when other shares give bytes back. When a share
 begins to wait, the budget calls `on_pressure`. The sweeper (`sweeper.py`) then closes connections
@@ -47,20 +48,20 @@ class Budget:
     """The bytes of one lane.
 
     Invariant: `shared_bytes` is the sum of the bytes of all shares, without the bytes within their
-    reserves. Only bytes of `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
+    reserves. Only `Share.force` can make `shared_bytes` larger than `size_bytes_max`.
     """
 
     name: str  # name in metrics
     size_bytes_max: int  # limit of `shared_bytes`
-    # Whether the bytes come back soon, without any action of peers.
+    # Whether the bytes are given back soon, without any action of peers.
     is_draining: bool = field(default=False, kw_only=True)
     held_bytes: int = field(default=0, init=False)  # bytes of all shares, including their reserves
     shared_bytes: int = field(default=0, init=False)
     waits: int = field(default=0, init=False)
-    refusals: int = field(default=0, init=False)  # number of requests refused without a wait
+    refusals: int = field(default=0, init=False)  # number of refused requests
     # Called when a share begins to wait, or when a request is refused.
     on_pressure: Callable[[], None] = field(default=lambda: None, init=False)
-    waiting: list[Share] = field(default_factory=list, init=False)  # waiting shares, by place
+    waiting: list[Share] = field(default_factory=list, init=False)  # in order of `place`
     # Time of the fair queue: each grant to a waiting share adds the cost of its bytes, divided by
     # the number of shares that waited at that moment.
     virtual_time: int = field(default=0, init=False)
@@ -117,7 +118,7 @@ class Budget:
         return self._hosts.get(share.host, 0) * hosts <= self.size_bytes_max
 
     def count(self, share: Share, size_bytes: int) -> None:
-        """Change the number of bytes that a share holds."""
+        """Add `size_bytes`, which may be negative, to the bytes that a share holds."""
         before = max(0, share.held_bytes - share.reserve_bytes)
         share.held_bytes += size_bytes
         self.held_bytes += size_bytes
@@ -156,7 +157,7 @@ class Share:
 
     budget: Budget
     host: str  # the peer's address, without its port
-    reserve_bytes: int  # always granted
+    reserve_bytes: int  # bytes that are always granted
     # Maximum size of the share while the lane is more than half full.
     trusted_bytes: int = field(default=TRUSTED_BYTES_FIRST, init=False)
     held_bytes: int = field(default=0, init=False)
@@ -187,7 +188,7 @@ class Share:
         return budget.allowance_of(self)
 
     def trust(self, size_bytes: int) -> None:
-        """Record that the share held `size_bytes` and gave them back."""
+        """Increase the trusted size, because the share held `size_bytes` and gave them back."""
         self.trusted_bytes = max(self.trusted_bytes, TRUST_FACTOR * size_bytes)
 
     def take(self, size_bytes: int) -> bool:

@@ -28,13 +28,13 @@ WRITE_COST_BYTES: Final = 4_096
 """Fixed cost of an add in storage, as additional bytes of the lane `writes`."""
 
 QUANTUM_BYTES: Final = 1 << 20
-"""A connection handles requests up to this total cost before another connection continues."""
+"""Total cost of the requests that a connection handles before another connection continues."""
 
-REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request in bytes of a quantum
+REQUEST_COST_BYTES: Final = 16_384  # minimum cost of a request, in bytes of `QUANTUM_BYTES`
 
 
 class Lanes:
-    """The budgets of one bookie, which both servers share. `writes` is a part of `adds`."""
+    """The budgets of one bookie. The v2 server and the gRPC server share them."""
 
     def __init__(self, connections_max: int, in_flight_bytes_max: int) -> None:
         shared_bytes = in_flight_bytes_max - connections_max * CONNECTION_RESERVE_BYTES
@@ -58,7 +58,7 @@ class Lanes:
 
 
 class PeerShares:
-    """The bytes of the lanes that one connection holds. `held` has the order of `Lanes.held`."""
+    """The shares of one connection in all lanes. `held` has the order of `Lanes.held`."""
 
     __slots__ = ("adds", "control", "held", "reads", "writes")
 

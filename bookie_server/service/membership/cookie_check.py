@@ -1,20 +1,22 @@
-"""Verifies with the cookies in the directories and in the store that data belongs to this bookie.
+"""Verifies that data belongs to this bookie, with the cookies in its directories and the store.
 
 A bookie with the data of another bookie, or without its own data, would answer "no such entry" for
 acknowledged entries. So a bookie starts only if all cookies exist and agree with its settings, and
-every directory has its MANIFEST. At its first start, the cookies and the MANIFEST do not exist yet.
+every directory has its MANIFEST. At the first start of a bookie, the cookies and the MANIFEST do
+not exist yet.
 
-At its first start, a bookie writes the `VERSION` file of every directory, then the first MANIFEST,
-then the cookie in the metadata store. Each write is durable before the next write. If a first start
-is interrupted, some directories contain a cookie, but no directory contains entries. The next start
-then continues. If the cookie is in the store, a directory without a MANIFEST has lost its files.
-Then the start is refused. If the setting `allow_lost_directory` is set and the directory is empty,
-the start continues in doubt: the first MANIFEST has an epoch of doubt, and is durable before the
-`VERSION` file. So after a crash, no empty directory counts as a directory without losses.
+At its first start, a bookie writes a cookie, the file `VERSION`, into every directory, then the
+first MANIFEST, then the cookie in the metadata store. Each write is durable before the next write
+begins. If a first start is interrupted, some directories contain a cookie, but no directory
+contains entries. The next start then continues the first start. If the cookie is in the metadata
+store, a directory without a MANIFEST has lost its files. In this case, the start is refused. If the
+setting `allow_lost_directory` is set and the directory is empty, the start continues in doubt: the
+first MANIFEST has an epoch of doubt, and is durable before the `VERSION` file. So after a crash, an
+empty directory never counts as a directory without losses.
 
 The directories of a bookie change only on request: an empty directory is added, or a lost directory
 is removed. While such a change is written, a directory may have the cookie from before the change
-or from after it.
+or the cookie from after the change.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ class CheckedCookie:
     """The cookie with which a bookie starts.
 
     Attributes:
-        cookie: The cookie that all directories and the metadata store have, after the change.
+        cookie: The cookie that all directories and the metadata store have after the change.
         version: The version of the cookie in the store.
         added: Empty directories that the change adds.
         removed: Directories of the cookie in the store that the change removes.
@@ -66,7 +68,7 @@ class CheckedCookie:
 
 @dataclass(frozen=True, slots=True)
 class WantedChange:
-    """The changes of the bookie's directories that the settings permit.
+    """The changes of the bookie's directories that its settings permit.
 
     Attributes:
         without: Directories that may be removed.
@@ -93,11 +95,11 @@ async def check_cookies(
     has locked the directories. A first start writes the cookies of the directories, calls
     `initialize` to write the first MANIFESTs, and writes the cookie of the store. After an
     interruption, the next start calls `initialize` again. `known` is the store of the bookies'
-    records: a bookie with a record does not start for the first time. If the change allows it, the
-    only directory gets a first MANIFEST in doubt.
+    records. If it has a record of this bookie, this is not the first start. If `change.may_be_lost`
+    is set, the only directory gets a first MANIFEST in doubt.
 
-    If CookieMismatchError is raised, nothing was changed, unless another process created the cookie
-    in the store at the same time.
+    If this function raises CookieMismatchError, it has changed nothing, unless another process
+    created the cookie in the store at the same time.
     """
     await registration.sync()
     wanted = Cookie(
@@ -158,7 +160,7 @@ def _checked(
     directories: Sequence[Path],
     change: WantedChange,
 ) -> CheckedCookie:
-    """Compare the directories with the cookie in the store, and find the requested change."""
+    """Compare the directories with the cookie in the store, and return the requested change."""
     place = _place_in_store(wanted)
     added = tuple(path for path in directories if str(path) not in cookie.ledger_directories)
     here = frozenset(wanted.ledger_directories)
@@ -207,7 +209,7 @@ async def _begin_in_doubt(
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file atomically. Data and name are durable on return."""
+    """Replace a file atomically. Its new data and its name are durable on return."""
     temporary = path.with_name(_TEMPORARY_FILE)
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
     with os.fdopen(os.open(temporary, flags, _FILE_MODE), "wb") as file:
@@ -262,8 +264,9 @@ def _other_directories(
     return CookieMismatchError(
         f"bookie {wanted.bookie_id} keeps its data in {', '.join(found.ledger_directories)} "
         f"(according to {place}), but was started with {', '.join(wanted.ledger_directories)}; "
-        "start it with its own directories, or use the new ones for a bookie with another id. "
-        f"{advice}If the directory was moved, run ledgerlog bookie cookie fix with its new path",
+        "start it with its own directories, or use the new directories for a bookie with another "
+        f"id. {advice}If the directory was moved, run ledgerlog bookie cookie fix with its new "
+        "path",
         bookie_id=wanted.bookie_id,
         path=place,
         found=found.ledger_directories,

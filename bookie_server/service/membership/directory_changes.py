@@ -3,11 +3,11 @@
 A new directory gets its cookie and its first MANIFEST. Then the other directories get the new
 cookie. Finally, one transaction writes the cookie and the bookie's record into the metadata store.
 After an interruption, the next start completes the change. The new directory gets the doubt of the
-other directories, so an expansion raises no doubt.
+other directories, so an expansion begins no new epoch of doubt.
 
-Before a directory is removed, the doubt of all other directories is raised, because ledgers may be
-lost. Then these directories get the new cookie, and the metadata store gets the cookie and a record
-without the removed directory. So the directory is never accepted again.
+Before a directory is removed, a new epoch of doubt begins in all other directories, because ledgers
+may be lost. Then these directories get the new cookie, and the metadata store gets the cookie and a
+record without the removed directory. So the directory is never accepted again.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ async def add_directories(
     """Add the directories `checked.added` to a bookie. All its directories are locked.
 
     Raises:
-        StartupError: No start of this release has written the bookie's record, or another directory
-            of the bookie is not in its newest state.
+        StartupError: The bookie was never started with this release, so it has no record, or
+            another directory of the bookie is not in its newest state.
         MetadataVersionError: Another process has changed the cookie or the record.
     """
     bookie_id = checked.cookie.bookie_id
@@ -80,8 +80,8 @@ def removal(
 ) -> tuple[Cookie, Version] | None:
     """If directories are removed, write the new cookie into the remaining directories.
 
-    Return the change for `DirectoryRecord.begin`, which completes the removal. The raised doubt of
-    the remaining directories is already durable.
+    Return the change for `DirectoryRecord.begin`, which completes the removal. The new epoch of
+    doubt is already durable in the remaining directories.
     """
     if not checked.removed:
         return None
@@ -91,7 +91,7 @@ def removal(
 
 
 def found_removal(checked: CheckedCookie, found: FoundOutside) -> FoundOutside:
-    """Return `found` with the reason of the loss if directories are removed."""
+    """Return `found`. If directories are removed, the result contains this reason for the loss."""
     if not checked.removed:
         return found
     removed = f"the directory {', '.join(checked.removed)} was removed"

@@ -1,16 +1,17 @@
-"""Keeps the record of the bookie's directories in the metadata store. A start compares it.
+"""Keeps the record of the bookie's directories in the metadata store, for checks at each start.
 
-At a start, the MANIFESTs with raised counters are durable first, then the record is written by
-compare-and-swap, then the bookie serves. So a directory with a smaller counter than the record is
-an older copy (`core.directory_identity`). While a directory gets data, its counter rises once in an
-interval. It also rises at a clean stop. At most one rise of each counter waits for the metadata
-store. Another process may change the record while the bookie serves. If a start would accept the
-changed record, the bookie replaces it. Otherwise, the bookie stops writing the record.
+A start increases the counters in the MANIFESTs and makes the MANIFESTs durable. Then it writes the
+record with a compare-and-swap. Only then does the bookie serve. So a directory with a smaller
+counter than the record is an older copy (`core.directory_identity`). While a directory gets data,
+its counter is increased once in an interval. The counter is also increased at a clean stop. Each
+counter is at most one ahead of the record in the metadata store. Another process may change the
+record while the bookie serves. If a start would accept the changed record, the bookie overwrites
+the record. Otherwise, the bookie stops writing the record.
 
 After each possible loss, the record gets the new epoch of doubt, which is durable in the MANIFEST.
 The id of the transaction of this write, or of a later write, is stored with the doubt. A ledger
-that a later transaction creates has lost nothing. The write is repeated until the store can be
-reached.
+that is created by a later transaction has lost nothing. The write is repeated until it reaches the
+store.
 """
 
 from __future__ import annotations
@@ -66,17 +67,17 @@ class CountedStorage(Protocol):
 
     @property
     def failure(self) -> StorageError | None:
-        """The error that ended the storage."""
+        """The error that ended the storage, or None if the storage works."""
 
     async def count_change(self) -> None:
-        """Raise the counter, unless the disk has no room for the MANIFEST."""
+        """Increase the counter by one, unless the disk has no room for the MANIFEST."""
 
     async def date_doubt(self, epoch: int, transaction: int) -> None:
-        """Store a transaction that began after the epoch was durable."""
+        """Store the id of a transaction that began after the epoch of doubt was durable."""
 
 
 class DirectoryRecord:
-    """The record of all directories, which is used before, during and after the storage's run.
+    """The record of all directories. It is used before, while and after the storage is open.
 
     Args:
         known: The store of the records.
@@ -91,7 +92,7 @@ class DirectoryRecord:
         self._storages: Sequence[CountedStorage] = ()  # empty before `begin`
         self._written: Sequence[DirectoryIdentity] = ()  # contents of the record
         self._version: Version | None = None
-        self._records: list[int] = []  # per directory, stored records that its counter covers
+        self._records: list[int] = []  # per directory: number of stored records at its last count
         self._is_writing = False
         self._is_dating = False
         self._is_stopped = False
@@ -101,12 +102,13 @@ class DirectoryRecord:
     ) -> list[FoundOutside]:
         """Compare each directory with the record, and return the values of the record.
 
-        An older copy lacks entries and fences, so a start with an older copy raises the doubt. If
-        `may_miss` is true, the record may have further directories, which the next record removes.
+        An older copy lacks entries and fences, so a start with an older copy begins a new epoch of
+        doubt. If `may_miss` is true, the record may contain further directories. The next write of
+        the record removes them.
 
         Raises:
-            DirectoryIdentityError: A directory is not the bookie's, or the bookie was taken out of
-                service.
+            DirectoryIdentityError: A directory does not belong to the bookie, or the bookie was
+                taken out of service.
         """
         found = await self._known.read(self._bookie_id)
         known = None if found is None else found.value
@@ -120,15 +122,15 @@ class DirectoryRecord:
         storages: Sequence[CountedStorage],
         change: tuple[Cookie, Version] | None = None,
     ) -> None:
-        """Write the raised counters of a start. The bookie may serve afterwards.
+        """Write the increased counters of a start into the record. The bookie may serve afterwards.
 
         `change` is a new cookie for the bookie, and the version of the cookie that it replaces. The
         new cookie is written in the same transaction. The new record contains only the directories
         of `storages`.
 
         Raises:
-            DirectoryIdentityError: Another process has changed the record meanwhile.
-            MetadataError: The record could not be written.
+            DirectoryIdentityError: Another process has changed the record since `check`.
+            MetadataError: The metadata store could not write the record.
         """
         for attempt in range(ATTEMPTS_MAX):
             local = [storage.identity for storage in storages]
@@ -144,7 +146,7 @@ class DirectoryRecord:
                 else:
                     await self._write_change(local, version, *change)
             except MetadataVersionError:
-                # The last process of the bookie may have been writing its last record.
+                # The previous process of the bookie may have written the record at this time.
                 if attempt == ATTEMPTS_MAX - 1:
                     raise
             else:
@@ -153,13 +155,13 @@ class DirectoryRecord:
         self._records = [storage.records_stored for storage in storages]
 
     def follow(self, tasks: Tasks, interval_ms: int) -> None:
-        """In each interval, raise the counters of the directories that got records."""
+        """After each interval, increase the counters of the directories that got records."""
         tasks.spawn("counters of the directories", self._follow(tasks, interval_ms))
 
     def note_doubt(self, tasks: Tasks) -> None:
         """Write the record with the newest epoch of doubt. Then store the id of this transaction.
 
-        The storage calls this after it has raised the doubt durably.
+        The storage calls this after the new epoch of doubt is durable.
         """
         if not self._is_dating and not self._is_stopped:
             self._is_dating = True
@@ -189,7 +191,7 @@ class DirectoryRecord:
         return all(doubt.epoch == 0 or doubt.transaction > 0 for doubt in doubts)
 
     async def _date(self, storage: CountedStorage) -> None:
-        """Store the transaction of a directory's doubt if the record has the epoch of the doubt.
+        """Store the transaction id of a directory's doubt if the record has the doubt's epoch.
 
         The epoch was durable before the record was written. So any transaction that wrote the
         record since then began after the epoch was durable.
@@ -202,11 +204,11 @@ class DirectoryRecord:
             await storage.date_doubt(doubt.epoch, transaction)
 
     def stop(self) -> None:
-        """Stop raising the counters."""
+        """Stop increasing the counters."""
         self._is_stopped = True
 
     async def close(self, timeout_ms: int) -> None:
-        """Write the counters of a clean stop, after the storage is closed.
+        """Write the counters of a clean stop into the record, after the storage is closed.
 
         If this fails, the counters of the directories are ahead of the record. The next start
         accepts this.
@@ -225,25 +227,29 @@ class DirectoryRecord:
                 await self.advance()
 
     async def advance(self) -> None:
-        """End an interval: raise the counters of directories with new records. Write the record."""
+        """End an interval: increase the counters of directories with new records.
+
+        Write the record.
+        """
         assert self._storages, "the counters are raised after the start"
         for number, storage in enumerate(self._storages):
             records = storage.records_stored
             # The counter is at most one ahead of the record. So while the store is away, the
             # counter rises at most once.
             if records != self._records[number] and storage.identity == self._written[number]:
-                # Records that arrive during the commit are counted in the next interval.
+                # Records that arrive while the counter is stored are counted in the next interval.
                 self._records[number] = records
                 await storage.count_change()
         await self.write_record()
 
     async def write_record(self) -> None:
-        """Write the record if a directory has changed. After a failure, the next call retries.
+        """Write the record if a directory has changed. If this fails, the next call writes it.
 
-        The record is never ahead of the MANIFESTs on the devices.
+        The counters in the record are never above the counters in the durable MANIFESTs.
         """
         local = [storage.identity for storage in self._storages]
-        # Only one write runs at a time, because each write needs the version of the last write.
+        # Only one write runs at a time, because each write needs the version that the last write
+        # returned.
         if not local or local == self._written or self._is_writing:
             return
         self._is_writing = True
@@ -258,10 +264,10 @@ class DirectoryRecord:
             self._is_writing = False
 
     async def _accept_change(self, local: Sequence[DirectoryIdentity]) -> None:
-        """Let the next call replace the changed record, if a start would accept it.
+        """Let the next write replace the changed record, if a start would accept it.
 
         An operator has changed the record, or another process serves with this bookie id. Without
-        this call, this process could no longer write the record, and could not store the
+        this method, this process could no longer write the record, and could not store the
         transaction of a later doubt.
         """
         try:

@@ -19,10 +19,10 @@ _metadata_logger = get_logger("metadata")
 
 
 class StoreMetadataCheck:
-    """Implements `MetadataCheck` with ledger metadata that is read after a sync.
+    """Implements `MetadataCheck`. It reads the ledger metadata after a sync.
 
-    If state may have been lost, the first regular add of a ledger waits for the result of `check`
-    for a limited time (PROTOCOL.md#F7).
+    If the bookie may have lost the state of ledgers, the first regular add of a ledger waits for
+    the result of `check` for a limited time (PROTOCOL.md#F7).
     """
 
     def __init__(self, ledgers: LedgerStore, bookie_id: str, timeout_ms: int) -> None:
@@ -31,7 +31,7 @@ class StoreMetadataCheck:
         self._timeout_s = timeout_ms / 1_000
 
     async def check(self, ledger_id: int) -> MetadataAnswer:
-        """Return the state in the metadata, or UNKNOWN if the metadata cannot be read."""
+        """Return the state of the ledger in its metadata, or UNKNOWN if that cannot be read."""
         try:
             async with asyncio.timeout(self._timeout_s):
                 await self._ledgers.sync()
@@ -43,7 +43,7 @@ class StoreMetadataCheck:
                 "metadata_check_failed", **{**fields_of(error), "ledger_id": ledger_id}
             )
             return MetadataAnswer(Standing.UNKNOWN)
-        # The incarnation of a version is the id of the transaction that created the node.
+        # `incarnation` is the id of the transaction that created the ledger's node.
         return MetadataAnswer(standing_of(found.value, self._bookie_id), found.version.incarnation)
 
 
@@ -109,14 +109,14 @@ class StoreLedgerRecords:
             return False
 
     async def unlock(self, ledger_id: int) -> None:
-        """Give the lock back. After a failure, a later `release_left` does this."""
+        """Release the lock of a ledger. If this fails, a later `release_left` releases it."""
         try:
             await self._locks.release(ledger_id)
         except MetadataError as error:
             _log_failed_release(ledger_id, error)
 
     async def release_left(self) -> None:
-        """Release some locks that are left after failures."""
+        """Release some of the locks that `unlock` could not release."""
         await self._locks.release_left()
 
     async def peek(self, ledger_id: int) -> Versioned[LedgerMetadata] | None:
@@ -139,7 +139,7 @@ class StoreLedgerRecords:
         return await self.peek(ledger_id)
 
     async def touch(self, ledger_id: int, version: Version) -> bool:
-        """Write the record again. Return False after a conflict and after a failure."""
+        """Write the same record again. Return False if it has changed, or if the write failed."""
         try:
             await self._ledgers.touch(ledger_id, version)
         except MetadataError as error:

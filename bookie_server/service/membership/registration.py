@@ -1,15 +1,16 @@
-"""Announces a bookie as writable or read-only, and ends the session of its previous process.
+"""Registers a bookie as writable or read-only, and ends the session of its previous process.
 
-After a lost session, the class `Registration` of the metadata store repeats the announcement. This
-module announces a change between writable and read-only, and retries until the store accepts the
-change. It also announces the free bytes again after a large change (AUTORECOVERY.md#Z5).
+After a lost session, the class `Registration` of the metadata store repeats the registration (the
+announcement) of the bookie. This module announces each change between writable and read-only, and
+retries until the store accepts the change. If the number of free bytes changes by a large part, it
+announces this number again (AUTORECOVERY.md#Z5).
 
 The metadata store keeps the registration of a killed bookie for a session timeout. The next start
 of the bookie does not wait for this timeout. The file `SESSION` of the directory contains the
 secret that ends the old session, and the lock of the directory proves that the previous process has
-ended. But this is proved only if the previous process held the same lock: the same inode under the
-same running kernel. After a reboot, or in a copied directory, the old session ends after its
-timeout.
+ended. The lock is a proof only if the previous process held the same lock: the same inode under the
+same running kernel. After a reboot, or in a copied directory, the start does not use the secret,
+and the old session ends after its timeout.
 """
 
 from __future__ import annotations
@@ -33,9 +34,9 @@ from ledgerlog_spark.wire.registration import FREE_BYTES_PROPERTY
 
 RETRY_DELAY_MS: Final = 1_000
 FREE_BYTES_INTERVAL_MS: Final = 60_000
-"""Minimum time between two announcements of the free bytes."""
+"""Minimum time between two announcements of the free bytes, in milliseconds."""
 FREE_BYTES_PARTS: Final = 8
-"""The free bytes are announced again if they changed by more than this fraction: 1/8."""
+"""Divisor: the free bytes are announced again if they have changed by more than 1/8."""
 SESSION_FILE: Final = "SESSION"
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
@@ -55,7 +56,7 @@ class BookieRegistration:
     def __init__(
         self, registration: Registration, info: BookieInfo, free_bytes: Callable[[], int]
     ) -> None:
-        """Create an object that announces nothing yet. `free_bytes` returns the usable bytes."""
+        """Announce nothing before `start`. `free_bytes` returns the number of usable bytes."""
         self._registration = registration
         self._info = info
         self._free_bytes = free_bytes
@@ -74,12 +75,15 @@ class BookieRegistration:
         ]
 
     def set_read_only(self, *, read_only: bool) -> None:
-        """Announce whether the bookie is read-only, as soon as the store accepts the change."""
+        """Announce whether the bookie is read-only. Retry until the store accepts the change."""
         self._is_read_only = read_only
         self._changed.set()
 
     async def stop(self) -> None:
-        """Withdraw the announcement. After a failure, the end of the session deletes it."""
+        """Withdraw the announcement.
+
+        If this fails, the end of the session deletes the announcement.
+        """
         for task in self._tasks:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -130,7 +134,7 @@ class SessionFile:
         self._boot_id = boot_id
 
     async def end_last(self, tree: ZnodeTree) -> None:
-        """End the session of this bookie's last process. The file does not change.
+        """End the session of the bookie's previous process. The file does not change.
 
         A failure only causes a delay, because the old session ends after its timeout.
         """
@@ -147,7 +151,10 @@ class SessionFile:
         return tree.watch_session(lambda: self._remember(tree))
 
     def _remember(self, tree: ZnodeTree) -> None:
-        """Write the file. If the write is interrupted, the file is no valid JSON and is ignored."""
+        """Write the file.
+
+        If a write is interrupted, the file is not valid JSON, and starts ignore it.
+        """
         record = {**self._holder(), "secret": tree.session_secret.hex()}
         try:
             with os.fdopen(os.open(self._path, _FLAGS, 0o600), "wb") as file:
@@ -158,7 +165,7 @@ class SessionFile:
             )
 
     def _recall(self) -> bytes | None:
-        """Return the secret if the writer of the file held the same lock as the caller."""
+        """Return the secret, or None if the writer of the file did not hold the caller's lock."""
         try:
             record = json.loads(self._path.read_bytes())
             holder = self._holder()

@@ -1,7 +1,8 @@
-"""The vacation of this bookie: an operator drains, decommissions or recovers it.
+"""The vacation of this bookie. It exists while an operator drains, decommissions or recovers it.
 
-A start writes the vacation before it checks the cookie, so an auditor that is about to delete the
-cookie detects the return (AUTORECOVERY.md#Y7). While the bookie runs, a watch reports changes.
+A start writes its return into the vacation before it checks the cookie, so an auditor that is about
+to delete the cookie detects the return (AUTORECOVERY.md#Y7). While the bookie runs, a watch reports
+changes of the vacation.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class OwnVacation:
         self._task: asyncio.Task[None] | None = None
 
     async def note_return(self) -> None:
-        """Write the vacation, if there is one. This is the first step of a start.
+        """If the bookie has a vacation, count this start in it. This is the first step of a start.
 
         Raises:
             StartupError: The bookie is out of service.
@@ -56,9 +57,9 @@ class OwnVacation:
         )
 
     async def is_read_only(self) -> bool:
-        """Whether the bookie must register as read-only.
+        """Return whether the bookie must register as read-only.
 
-        If an operator recovers the bookie, this recovery is ended.
+        If an operator is recovering the bookie, this method ends that recovery.
 
         Raises:
             StartupError: The bookie is out of service.
@@ -70,7 +71,7 @@ class OwnVacation:
         return found is not None
 
     def follow(self, on_change: Callable[[bool], None]) -> None:
-        """From now on, call `on_change` with the result of `is_read_only` after changes."""
+        """Call `on_change` with the result of `is_read_only` now, and after each change of it."""
         cancel = self._store.watch(self._bookie_id, self._changed.set)
         self._task = asyncio.create_task(self._follow(on_change), name="vacation")
         self._task.add_done_callback(lambda _: cancel())

@@ -55,7 +55,7 @@ OF_A_DIRECTORY: Final[dict[str, Callable[[LedgerStorage], float]]] = {
     "writable": lambda directory: directory.is_writable,
     "has_failed": lambda directory: directory.failure is not None,
 }
-"""The gauges of each directory."""
+"""The functions that return the gauges of a directory, by the name of the gauge."""
 
 
 class ServiceCollector:

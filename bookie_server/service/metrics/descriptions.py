@@ -1,9 +1,9 @@
 """Every metric of a bookie: its exported name, its type and its meaning.
 
 A metric that BookKeeper also exports has the name that BookKeeper's exporter for Prometheus writes.
-BookKeeper's counters have no suffix `_total`, so the text gives them the type `untyped`. BookKeeper
-also measures the times of requests. A bookie of this release only counts requests, so its summaries
-of requests have a count, but no sum, no quantiles and no label `success`.
+BookKeeper's counters have no suffix `_total`, so the exported text gives them the type `untyped`.
+BookKeeper also measures the times of requests. A bookie of this release only counts requests, so
+its summaries of requests have a count, but no sum, no quantiles and no label `success`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BOOKKEEPER: Final = {
     "storage_compaction_bytes_freed": ("bookie_gc_RECLAIMED_COMPACTION_SPACE_BYTES", COUNTER),
     "entry_log_files": ("bookie_gc_ACTIVE_ENTRY_LOG_TOTAL", GAUGE),
 }
-"""BookKeeper's name and type of each metric, by the key of this program."""
+"""BookKeeper's name and type of each metric that BookKeeper has too, by the key in `MEANINGS`."""
 
 RELATED: Final = {
     "add_entries": "bookie_BOOKIE_ADD_ENTRY",
@@ -40,7 +40,7 @@ RELATED: Final = {
     "storage_releases": "bookie_gc_NUM_OVER_REPLICATED_LEDGERS",
     "disk_free_bytes": "bookie_ledger_dir_..._usage",
 }
-"""The most similar metric of BookKeeper, which has a different meaning."""
+"""BookKeeper's most similar metric, by the key in `MEANINGS`. Its meaning is different."""
 
 MEANINGS: Final = {
     "add_requests": "Requests to store entries.",

@@ -16,7 +16,7 @@ BOUNDS_MS: Final = tuple(0.05 * 2 ** (step / 4) for step in range(84))
 
 @dataclass(frozen=True, slots=True)
 class DurationSummary:
-    """The durations so far; `quantiles` cover only the last one to two windows."""
+    """Number and sum of all durations so far, and quantiles of the last one to two windows."""
 
     count: int
     sum_ms: float
@@ -45,7 +45,7 @@ class Durations:
             self._sum_ms += milliseconds
 
     def summary(self, quantiles: Sequence[float]) -> DurationSummary:
-        """Return the number, the sum and these quantiles. A quantile is rounded up to a bound."""
+        """Return number, sum and quantiles of the times. A quantile is rounded up to a bound."""
         with self._lock:
             self._advance()
             counts = [a + b for a, b in zip(self._current, self._previous, strict=True)]

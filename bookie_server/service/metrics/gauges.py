@@ -78,7 +78,7 @@ def bookie_gauges(
 def auto_recovery_gauges(
     numbers: Callable[[], AutoRecoveryNumbers],
 ) -> dict[str, Callable[[], float]]:
-    """Return the functions of the gauges about auto-recovery."""
+    """Return a map from the gauges of auto-recovery to the functions that return their values."""
 
     def gauge(name: str) -> Callable[[], float]:
         return lambda: getattr(numbers(), name)

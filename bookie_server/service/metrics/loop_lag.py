@@ -19,10 +19,10 @@ BOUNDS_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5
 
 
 class Lags:
-    """The lags of one kind, counted by size."""
+    """Counts lags by their size."""
 
     def __init__(self) -> None:
-        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one count per bound, and one above the last
+        self.counts = [0] * (len(BOUNDS_SECONDS) + 1)  # one per bound, and one for longer lags
         self.sum_seconds = 0.0
         self.max_seconds = 0.0
 
@@ -68,7 +68,7 @@ class LoopLag:
         call_later(INTERVAL_SECONDS, self._wake)
 
     def stop(self) -> None:
-        """Stop at the next wake-up."""
+        """Stop the probe at its next wake-up."""
         self._is_stopped = True
 
     def _wake(self) -> None:

@@ -32,10 +32,10 @@ class Acceptance:
         reason: The reason why the loss is accepted.
         accepted_by: Name of the operator.
         is_forced: Whether the operator also gives up entries of which another bookie may still have
-            a copy. The other bookie does not answer, or it may have lost entries too.
+            a copy. Such a bookie does not answer, or may have lost entries too.
         is_unclosed: Whether entries of a ledger in recovery may be given up too. The bookie then
-            denies entries of which perhaps no other bookie had a copy, so the recovery may close
-            the ledger before these entries.
+            denies these entries. If no other bookie had a copy of them, the recovery may close the
+            ledger before these entries.
     """
 
     ledger_id: int
@@ -63,9 +63,9 @@ class LossAcceptance:
         self._clock = clock
 
     async def accept(self, acceptance: Acceptance) -> AcceptedLoss | None:
-        """End the limbo of a ledger, and return the loss.
+        """End the limbo of a ledger, and return the accepted loss.
 
-        The result is None if the repair has cleared the ledger, so that nothing is lost.
+        If the repair has cleared the ledger, nothing is lost, and the result is None.
 
         Raises:
             LedgerError: The ledger is not in limbo, or must not be given up yet. Nothing was
@@ -93,7 +93,7 @@ class LossAcceptance:
             accepted_by=acceptance.accepted_by[:TEXT_MAX],
             reason=acceptance.reason[:TEXT_MAX],
         )
-        # After a crash between two of these steps, the operator accepts the loss again.
+        # After a crash between two of these steps, the operator must accept the loss again.
         await self._audit.append(loss)
         await self._losses.write(loss)
         code = await storage.clear_ledger(ledger_id, doubt.epoch, cleared_lac(metadata))
@@ -132,7 +132,7 @@ class LossAcceptance:
             )
 
     def _metadata_of(self, acceptance: Acceptance, report: RepairReport) -> LedgerMetadata:
-        """Return the metadata of a ledger that may be given up now."""
+        """Return the metadata of the ledger, or raise an error if it must not be given up now."""
         ended, ledger_id = report.ended, acceptance.ledger_id
         metadata = None if ended.record is None else ended.record.value
         if ended.outcome is RepairOutcome.DELETED:

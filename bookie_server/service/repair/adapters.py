@@ -19,8 +19,9 @@ IDS_IN_TURN_MAX = 500
 class StoreRecords:
     """Implements `LedgerRecords`.
 
-    If the store has no cookie of this bookie, the store has lost its data or is another store. Then
-    missing metadata does not prove that a ledger was deleted, and a listing is not whole.
+    If the store has no cookie of this bookie, the store has lost its data or is another store. In
+    this case, missing metadata does not prove that a ledger was deleted, and a listing may lack
+    ledgers.
     """
 
     def __init__(
@@ -49,7 +50,7 @@ class StoreRecords:
             ) from None
 
     async def ids(self) -> AsyncIterator[int]:
-        """Yield the ids of all ledgers that existed at the call."""
+        """Yield the ids of all ledgers that existed at the time of the call."""
         await self._ledgers.sync()
         await self._require_cookie()
         count = 0
@@ -79,7 +80,7 @@ class TransportPeers:
     async def read(
         self, bookie_id: str, ledger_id: int, entry_id: int
     ) -> tuple[Code, bytes | None]:
-        """Read an entry."""
+        """Read an entry from a bookie."""
         answered: asyncio.Future[tuple[Code, bytes | None]] = _future()
 
         def on_reply(code: Code, stored: bytes | None) -> None:
@@ -93,7 +94,7 @@ class TransportPeers:
     async def read_batch(
         self, bookie_id: str, ledger_id: int, first_entry_id: int, count: int
     ) -> Sequence[bytes]:
-        """Read consecutive entries, if the bookie supports this."""
+        """Read consecutive entries. If the read fails, return no entries."""
         answered: asyncio.Future[Sequence[bytes]] = _future()
 
         def on_reply(code: Code, entries: Sequence[bytes]) -> None:
@@ -105,7 +106,7 @@ class TransportPeers:
         return await answered
 
     async def read_lac(self, bookie_id: str, ledger_id: int) -> tuple[Code, int]:
-        """Read the LAC, through the control service of the bookie."""
+        """Read the LAC of a ledger, with the control service of a bookie."""
         answered: asyncio.Future[tuple[Code, int]] = _future()
 
         def on_reply(code: Code, last_add_confirmed: int) -> None:

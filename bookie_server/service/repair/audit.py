@@ -1,7 +1,7 @@
 """The file AUDIT of a directory: a line for each loss that an operator accepted.
 
-The file is only for people and their tools. No start reads it. A crash may leave the last line
-incomplete. The next line then begins after a line feed.
+The file is only for people and their tools. No start reads it. After a crash, the last line may be
+incomplete. In this case, a line feed is written before the next line.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ _logger = get_logger("repair")
 
 
 class BookieRepair:
-    """The repair of one bookie, from the start of its service to its stop.
+    """The repair of one bookie, while the bookie serves.
 
     Attributes:
         repairs: Repairs the ledgers in the background.
         progress: The state of the repair, for administrators.
-        acceptance: Gives entries up when an operator accepts their loss.
+        acceptance: Gives up entries when an operator accepts their loss.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class BookieRepair:
         )
 
     async def stop(self) -> None:
-        """Begin no further step, and cancel the requests that are under way."""
+        """Begin no further step, and cancel the requests without an answer."""
         self.repairs.stop()
         await self._client.aclose()
         await self._transport.aclose()

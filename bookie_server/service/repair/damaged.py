@@ -14,13 +14,13 @@ class DamagedLedgers:
 
     If a repair is not complete, it is tried again after a pause, which doubles each time. After
     `TRIES_MAX` attempts, the next scrub or read must report the entries again. Reads may report a
-    ledger often, so its next repair begins at least `RETRY_PAUSE_MS` after the end of its last
-    repair.
+    ledger often. So the next repair of a ledger begins at the earliest `RETRY_PAUSE_MS` after the
+    end of its last repair.
     """
 
     def __init__(self) -> None:
         self._due: dict[int, tuple[int, int]] = {}  # per ledger, time and number of next attempt
-        self._ended: dict[int, int] = {}  # per ledger, end of the last repair; oldest first
+        self._ended: dict[int, int] = {}  # per ledger, time of the end of the last repair
 
     @property
     def has_room(self) -> bool:

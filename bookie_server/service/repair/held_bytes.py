@@ -22,7 +22,7 @@ class Digests:
         self.can_be_checked = metadata.has_password or metadata.digest_type is not DigestType.HMAC
 
     def is_intact(self, entry_id: int, stored: bytes) -> bool:
-        """Return whether these bytes from another bookie are the entry as its writer sent it."""
+        """Return whether bytes from another bookie are this entry, as its writer sent it."""
         if not self.can_be_checked:
             return False
         try:
@@ -32,7 +32,7 @@ class Digests:
         return True
 
     def is_held_intact(self, entry_id: int, stored: bytes) -> bool:
-        """Return whether these bytes from this bookie's files are the entry."""
+        """Return whether bytes from this bookie's files are this entry."""
         if self.can_be_checked:
             return self.is_intact(entry_id, stored)
         try:

@@ -42,18 +42,18 @@ LOADS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=1_000, attempts_max=3)
 
 @dataclass(slots=True)
 class RepairCounters:
-    """The work of repairs since the start of the bookie."""
+    """Counters of all repairs since the start of the bookie."""
 
     entries_fetched: int = 0
     bytes_fetched: int = 0
-    entries_refused: int = 0  # number of copies of other bookies with a wrong digest
+    entries_refused: int = 0  # number of entries from other bookies with a wrong digest
     ledgers_cleared: int = 0
     recoveries: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """The end of a repair of one ledger.
+    """The result of a repair of one ledger.
 
     Attributes:
         ended: The result of the machine.
@@ -69,9 +69,10 @@ class RepairParts:
     """The parts that all repairs of a bookie share.
 
     Attributes:
-        silent_ms: Time for which a bookie that did not answer counts as silent.
+        silent_ms: Time for which a bookie counts as silent after it did not answer, in
+            milliseconds.
         loads: Pauses and maximum number of attempts to load a record.
-        silent_until: Time at which a bookie no longer counts as silent, by bookie id.
+        silent_until: Time at which a silent bookie no longer counts as silent, by bookie id.
     """
 
     bookie_id: str
@@ -102,7 +103,7 @@ class RepairParts:
 async def repair_ledger(
     parts: RepairParts, ledger_id: int, doubt: Doubt, *, has_state: bool
 ) -> RepairReport:
-    """Repair a ledger, and return how the repair ended.
+    """Repair a ledger, and return the result.
 
     Raises:
         MetadataError: The metadata store does not answer.
@@ -123,9 +124,9 @@ class _Repair:
         self._ledger_id = ledger_id
         self._digests: Digests | None = None
         self._stores = Stores(parts.tasks)
-        self._ahead: dict[int, bytes] = {}  # entries that were read with an earlier entry
+        self._ahead: dict[int, bytes] = {}  # entries that were read together with an earlier entry
         self._problem = ""
-        self._entry_problem: tuple[int, str] | None = None  # for the current entry
+        self._entry_problem: tuple[int, str] | None = None  # problem of the current entry
 
     async def run(self, doubt: Doubt, *, has_state: bool) -> RepairReport:
         machine = LedgerRepair(self._parts.bookie_id, doubt, has_state=has_state)
@@ -133,7 +134,7 @@ class _Repair:
         try:
             while not isinstance(effect, RepairEnded):
                 await self._parts.tasks.give_way()
-                if self._parts.is_stopped:  # afterwards, the storage closes
+                if self._parts.is_stopped:  # the storage is about to close
                     return RepairReport(RepairEnded(RepairOutcome.INCOMPLETE), "the bookie stops")
                 (effect,) = machine.handle(await self._perform(effect))
         except _NotStoredError as error:
@@ -243,7 +244,7 @@ class _Repair:
         return EntryFetched(code)
 
     def _begin_entry(self, entry_id: int) -> None:
-        """Keep the problem of the last entry, unless another bookie had the entry."""
+        """Report the problem of the previous entry, unless another bookie returned that entry."""
         if self._entry_problem is not None and self._entry_problem[0] != entry_id:
             self._problem, self._entry_problem = self._entry_problem[1], None
 

@@ -12,14 +12,17 @@ from ledgerlog_spark.model import Code
 from ledgerlog_spark.retry import RetryPolicy
 
 PAUSE_MS_MAX = 1_000
-"""A longer pause is divided, so that a stop is noticed within this time."""
+"""Maximum time until a pause notices a stop, in milliseconds. Longer pauses are divided."""
 STORED_BYTES_MAX = 4 << 20
 STORED_ENTRIES_MAX = 256
 BUSY = RetryPolicy(first_delay_ms=50, delay_max_ms=1_000, attempts_max=16)
 
 
 class RepairPace:
-    """Pauses after fetched bytes, so that their rate stays below a limit, unless the limit is 0."""
+    """Pauses after bytes are fetched, to keep the rate below a limit.
+
+    The limit 0 means no limit.
+    """
 
     def __init__(self, tasks: Tasks, clock: Clock, bytes_per_s: int) -> None:
         self._tasks = tasks
@@ -56,7 +59,7 @@ class Stores:
         self._tasks.spawn("copy of an entry", self._store(size_bytes, store), Priority.BACKGROUND)
 
     async def finish(self) -> None:
-        """Wait until every entry is stored, or could not be stored."""
+        """Wait until the attempts to store all entries have ended."""
         while self._count:
             await self._next_end()
 

@@ -17,16 +17,19 @@ class RepairStorage(Protocol):
         """The durable doubt of the directory."""
 
     async def end_doubt(self, epoch: int) -> None:
-        """Write the result of `Doubt.ended` with this epoch. It is durable on return."""
+        """Store that the doubt of this epoch has ended (`Doubt.ended`).
+
+        This is durable on return.
+        """
 
     def is_known(self, ledger_id: int) -> bool:
-        """Return whether the bookie has a state of the ledger."""
+        """Return whether the bookie has stored a state of the ledger."""
 
     def limbo_ledgers(self) -> list[int]:
-        """Return the ids of the ledgers with a state that are in limbo, ascending."""
+        """Return the ids of the ledgers that have a state and are in limbo, in ascending order."""
 
     def take_asked(self) -> list[int]:
-        """Return and forget the ledgers for which a client got "unknown" because of limbo."""
+        """Return the ledgers for which a client got "unknown" because of limbo, and forget them."""
 
     def take_damaged(self) -> list[tuple[int, tuple[int, ...]]]:
         """Return the damaged entries that the scrub found, by ledger, and forget them."""
@@ -40,13 +43,13 @@ class RepairStorage(Protocol):
         """Return the entries that are stored with valid checksums, and are intact."""
 
     async def store_repaired(self, ledger_id: int, entry_id: int, stored: bytes) -> Code:
-        """Store an entry as a synced recovery add. It is durable if the code is OK."""
+        """Store an entry as a synced recovery add. The entry is durable if the code is OK."""
 
     async def clear_ledger(self, ledger_id: int, epoch: int, last_add_confirmed: int) -> Code:
-        """Write that the ledger is cleared up to `epoch`. It is durable if the code is OK."""
+        """Store that the ledger is cleared up to `epoch`. This is durable if the code is OK."""
 
     async def keep_in_limbo(self, ledger_id: int) -> Code:
-        """Write the state of a ledger in limbo. It is durable if the code is OK."""
+        """Store a state of the ledger in limbo. The state is durable if the code is OK."""
 
 
 class LedgerRecords(Protocol):
@@ -61,10 +64,10 @@ class LedgerRecords(Protocol):
         """
 
     def ids(self) -> AsyncIterator[int]:
-        """Yield the id of each ledger that exists, ascending.
+        """Yield the id of each ledger that exists, in ascending order.
 
         Raises:
-            MetadataError: The listing is not whole.
+            MetadataError: The listing is not complete.
         """
 
 
@@ -82,4 +85,4 @@ class Peers(Protocol):
         """Read consecutive entries. If the bookie cannot read them together, return no entries."""
 
     async def read_lac(self, bookie_id: str, ledger_id: int) -> tuple[Code, int]:
-        """Read the LAC that the bookie has."""
+        """Read the LAC of a ledger that the bookie has."""

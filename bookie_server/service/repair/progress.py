@@ -11,12 +11,12 @@ from bookie_server.service.repair.one_ledger import RepairCounters, RepairReport
 from ledgerlog_spark.model import NO_ENTRY, LedgerState
 
 LEDGERS_SHOWN_MAX = 10_000
-"""Maximum number of ledgers whose problem is kept. Further ledgers are only counted."""
+"""Maximum number of ledgers for which the problem is stored. Further ledgers are only counted."""
 MISSING_SHOWN_MAX = 10
 
 
 class RepairState(Enum):
-    """The present work of the repair."""
+    """The current work of the repair."""
 
     NOTHING_TO_DO = "nothing to do"
     WAITS_FOR_STORE = "waits until the metadata store has the doubt"
@@ -26,13 +26,13 @@ class RepairState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class LimboLedger:
-    """A ledger that the last repair could not clear.
+    """A ledger that its last repair could not clear.
 
     Attributes:
         outcome: How the repair ended.
-        problem: The last answer of another bookie without the requested entry; empty if there is
-            none.
-        state: The state of the ledger in its metadata; None if it was not read.
+        problem: The last answer of another bookie that did not contain the requested entry. Empty
+            if there was no such answer.
+        state: The state of the ledger in its metadata, or None if the metadata was not read.
         missing: The first entries that no other bookie returned.
         missing_count: Number of these entries.
     """
@@ -47,10 +47,11 @@ class LimboLedger:
 
 @dataclass(frozen=True, slots=True)
 class PassReport:
-    """The end of a pass over all ledgers.
+    """The result of a pass over all ledgers.
 
     Attributes:
-        is_whole: Whether the doubt has ended. Otherwise, the pass is repeated.
+        is_whole: Whether the pass was complete and ended the doubt. Otherwise, the pass is
+            repeated.
         epoch: The epoch of doubt.
         ledgers: Number of ledgers that were repaired or tried.
         in_limbo: Number of ledgers that stay in limbo.
@@ -69,7 +70,7 @@ class PassReport:
 
 @dataclass(slots=True)
 class RepairProgress:
-    """The state of the repair. Other threads only read it.
+    """The state of the repair. Threads other than the event loop may only read it.
 
     Attributes:
         ledgers_left: Number of ledgers of the current pass or round that were not tried yet.
@@ -109,12 +110,12 @@ class RepairProgress:
             )
 
     def keep_only(self, ledger_ids: frozenset[int]) -> None:
-        """Forget the ledgers that have left limbo without a repair."""
+        """Forget all ledgers except `ledger_ids`, because they have left limbo without a repair."""
         for ledger_id in self.in_limbo.keys() - ledger_ids:
             del self.in_limbo[ledger_id]
 
     def as_fields(self) -> dict[str, object]:
-        """Return the numbers for the status page and the admin route."""
+        """Return the state and counters of the repair, for the status page and the admin route."""
         counters = self.counters
         return {
             "repairState": self.state.value,
@@ -132,7 +133,7 @@ class RepairProgress:
 
 
 def repair_gauges(progress: RepairProgress) -> dict[str, Callable[[], float]]:
-    """Return the functions of the gauges about a repair."""
+    """Return the functions that return the values of the gauges of the repair, by name."""
     counters = progress.counters
     return {
         "repair_ledgers_left": lambda: progress.ledgers_left,

@@ -1,10 +1,10 @@
 """Decides which ledger is repaired next, until no ledger of the bookie is in limbo.
 
-A ledger for which a client got the answer "unknown" is repaired first, even during a pass or a
-round. While the doubt lasts, passes over all ledgers run, until a pass is complete. After that,
-rounds repair the ledgers that are still in limbo. The pauses between rounds become longer while the
-rounds clear nothing. An idle ledger that stays open is recovered. The repair does not wait for
-clients, and clients do not wait for the repair.
+A ledger for which a client got the answer "unknown" is repaired before other ledgers, even during a
+pass or a round. While the doubt lasts, the repair makes passes over all ledgers, until one pass is
+complete. After that, rounds repair the ledgers that are still in limbo. The pauses between rounds
+become longer while the rounds clear no ledgers. If an idle ledger stays open, it is recovered and
+closed. The repair does not wait for clients, and clients do not wait for the repair.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ IDS_IN_TURN_MAX = 500
 RECOVERIES_MAX = 4
 """Maximum number of ledgers that are recovered at a time."""
 ROUND_PART = 4
-"""A pause between two rounds is at least this number of times as long as the last round."""
+"""Factor: a pause between two rounds is at least four times as long as the last round."""
 
 ROUNDS = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 
@@ -67,7 +67,7 @@ class RepairTimes:
 
     Attributes:
         poll_ms: Pause between two checks of the doubt and of the ledgers that clients wait for.
-        rounds: Pauses between two rounds that clear nothing, and between two passes.
+        rounds: Pauses between two rounds that clear no ledgers, and between two passes.
         asked_again_ms: Minimum time between two repairs of a ledger that clients wait for.
         limits: Times after which a ledger is recovered.
     """
@@ -79,7 +79,7 @@ class RepairTimes:
 
 
 Recover = Callable[[int, RepairReport], Awaitable[None]]
-"""Recovers and closes a ledger."""
+"""Function that recovers and closes a ledger."""
 
 
 class Repairs:
@@ -111,13 +111,13 @@ class Repairs:
         self._next_ms = 0  # time of the next pass or round
         self._failures = 0  # number of consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # last repairs of ledgers that clients wait for
+        self._tried_ms: dict[int, int] = {}  # time of the last repair, per ledger
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
         self._damaged = DamagedLedgers()
 
     def start(self) -> None:
-        """Repair until `stop`, whenever a ledger is in limbo."""
+        """Repair ledgers in limbo in the background until `stop` is called."""
         self._tasks.spawn("repair", self._run(), Priority.BACKGROUND)
 
     def stop(self) -> None:
@@ -138,7 +138,10 @@ class Repairs:
                 await self._tasks.sleep(self._times.poll_ms)
 
     async def step(self) -> None:
-        """Begin a pass or a round if it is due. A failure of the store only delays it."""
+        """Run a pass or a round if it is due.
+
+        A failure of a store only delays the pass or round.
+        """
         try:
             await self._step()
         except (MetadataError, StorageError) as error:
@@ -163,7 +166,7 @@ class Repairs:
             await self._round(doubt)
 
     def _pause(self) -> None:
-        """Pause before the next pass or round, longer after each call."""
+        """Set the time of the next pass or round. The pause becomes longer with each call."""
         self._failures += 1
         pause_ms = self._times.rounds.pause_ms(self._failures)
         self._next_ms = self._clock.monotonic_ms() + pause_ms
@@ -192,10 +195,10 @@ class Repairs:
             self._tried_ms[ledger_id] = self._clock.monotonic_ms()
 
     async def _repair_damaged(self, doubt: Doubt) -> None:
-        """Fetch the entries that the scrub found damaged.
+        """Fetch the entries that a scrub or a read found damaged.
 
         The ledgers need not be in limbo. So this repair recovers no ledger, and an open ledger
-        stays open. The entries up to the LAC of the other bookies are fetched.
+        stays open. Of an open ledger, the entries up to the LAC of the other bookies are fetched.
         """
         if self._damaged.has_room:
             reported = self._storage.take_damaged()
@@ -270,10 +273,10 @@ class Repairs:
     async def _list(self) -> tuple[array[int], bool]:
         """Return the ids of all ledgers except cleared ledgers, and whether the list is complete.
 
-        A ledger is cleared if it has a state and is not in limbo. The order of these two checks
-        matters, because an add may create a state between them. A ledger with a new state is in
-        limbo, and the state may not be durable. If limbo were checked first, the ledger would not
-        be in limbo before the add, and would have a state after the add. So it would count as
+        A ledger is cleared if it has a state and is not in limbo. The state must be checked before
+        limbo, because an add may create a state between the two checks. A ledger with a new state
+        is in limbo, and the state may not be durable. If limbo were checked first, the ledger would
+        not be in limbo before the add, and would have a state after the add. So it would count as
         cleared.
         """
         unknown, is_whole = array("q"), True
@@ -330,7 +333,8 @@ class Repairs:
         report = await repair_ledger(self._parts, ledger_id, doubt, has_state=has_state)
         self.progress.note(ledger_id, report)
         if report.ended.outcome is RepairOutcome.DELETED:
-            # A client may read an id that no ledger has. A state is dropped only if it exists.
+            # A client may read from a ledger that never existed. So a deletion is reported only if
+            # this bookie has a state of the ledger.
             if self._storage.is_known(ledger_id):
                 self._on_deleted(ledger_id)
         elif report.ended.outcome is RepairOutcome.WAITING:
@@ -367,7 +371,7 @@ class Repairs:
 
 
 def _merged(*ascending: Iterable[int]) -> Iterator[int]:
-    """Yield each number of the ascending iterables once, ascending."""
+    """Yield each number of the ascending iterables once, in ascending order."""
     last = None
     for each in heapq.merge(*ascending):
         if each != last:

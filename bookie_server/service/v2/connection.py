@@ -74,10 +74,10 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._waits_since = 0.0
         self._written_bytes = 0
         self._set_host("")
-        self.open_requests = 0  # accepted, not answered
+        self.open_requests = 0  # number of requests that are accepted and not yet answered
         self.frames_received = 0
         self.received_bytes = 0
-        self.is_proven = False  # a request of the peer got an answer or was carried out
+        self.is_proven = False  # whether a request of the peer was answered or carried out
         self.peer: object = None  # address of the peer, for logs
         self.watch = PeerWatch(shared.loop.time())
 
@@ -112,7 +112,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         self._left(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 -- asyncio's signature
-        """Return memory to receive into."""
+        """Return the memory into which the next bytes are received."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -135,7 +135,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._keep(bodies)
         else:
             self._keep(self._work(bodies))
-        bodies.clear()  # views of the memory; without views, the memory can be reused
+        bodies.clear()  # views of the memory, which cannot be reused before the views are gone
         if not self._is_paused and not self._frames.make_room():
             self._wait_for_memory()
 
@@ -162,17 +162,17 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
 
     @property
     def waits_since(self) -> float | None:
-        """The time at which the connection began to wait for a lane, or None."""
+        """The time at which the connection began to wait for a lane, or None if it does not."""
         return self._waits_since if self.shares.is_waiting else None
 
     @property
     def is_incomplete(self) -> bool:
-        """Whether the peer still has to send the rest of a frame."""
+        """Whether the peer has sent only a part of a frame so far."""
         return bool(self._frames.held_bytes) and not self._is_paused
 
     @property
     def taken_bytes(self) -> int | None:
-        """Total bytes of answers that the kernel has taken; None if no answer is left."""
+        """Total bytes of answers that the kernel has taken, or None if all answers are sent."""
         if not self._is_writing_paused or self._transport is None:
             return None
         return self._written_bytes - self._transport.get_write_buffer_size()
@@ -261,7 +261,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
         return []
 
     def _try_to_handle(self, body: memoryview) -> int:
-        """Handle a frame and return its cost. If its request has no room, pause and return 0."""
+        """Handle a frame and return its cost. If the lane has no room, pause and return 0."""
         share, size_bytes = self._demand(body)
         answers = self.shares.adds if share is self.shares.writes else share
         if answers.unsent_bytes > UNSENT_BYTES_MAX:
@@ -356,7 +356,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._transport.resume_reading()
 
     def _forget_handled(self, bodies: list[memoryview], left: list[memoryview]) -> bool:
-        """Remove `bodies`, the first frames of the backlog. Return whether no frame is left."""
+        """Remove handled frames of `bodies` from the backlog. Return whether no frame is left."""
         if self._is_closing:
             return False  # the backlog is empty
         handled_count = len(bodies) - len(left)
@@ -378,7 +378,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     def _handle_together(
         self, bodies: Sequence[memoryview], start: int, count_max: int
     ) -> Together | None:
-        """Handle frames from `start` on together. Return None if the first needs handling alone."""
+        """Handle frames from `start` on together. Return None if the first is handled alone."""
 
     @abstractmethod
     def _handle(self, body: memoryview, share: Share, taken_bytes: int) -> None:
@@ -395,7 +395,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     # Answers.
 
     def _make_fit(self, share: Share, taken_bytes: int, size_bytes: int) -> int:
-        """Take the bytes of an answer. Return the number of bytes, or 0 if the lane has no room."""
+        """Take the bytes that an answer needs. Return their number, or 0 if they are not free."""
         more_bytes = size_bytes - taken_bytes
         if more_bytes <= 0:
             return taken_bytes
@@ -427,8 +427,8 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
     ) -> None:
         """Send an answer in one or more buffers, and give back the bytes that it does not need.
 
-        `taken_bytes` were taken from `share` for the request. The answer never has more bytes than
-        that. It may consist of the answers to `count` requests.
+        `taken_bytes` were taken from `share` for the request. The answer never has more than
+        `taken_bytes`. It may consist of the answers to `count` requests.
         """
         self._shared.counters.answers[code] += count
         self.open_requests -= count
@@ -485,7 +485,7 @@ class PeerConnection(asyncio.BufferedProtocol, ABC):
             self._schedule_resume()
 
     def _give_back_all(self) -> None:
-        """Give back all bytes except the bytes of open requests, which are given back later."""
+        """Give back all bytes, except the bytes of open requests, which their answers give back."""
         self._answers.clear()
         self.shares.stop_waiting()
         for share in self.shares.held:

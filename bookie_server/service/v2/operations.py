@@ -53,12 +53,13 @@ _logger = get_logger("v2")
 
 READ_SLICES: Final = int(Opcode.READ_SLICES)
 BATCHES: Final = frozenset((int(Opcode.BATCH_READ), READ_SLICES))
-"""Operations whose answer may have fewer entries than requested. All their requests have the size
-limit at the same offset."""
+"""Operations whose answer may have fewer entries than requested. The requests of these operations
+have the size limit at the same offset."""
 SLICES_COST_FACTOR: Final = 16
-"""A decoded request for slices takes at most this number of bytes for each byte of its frame."""
+"""Maximum memory of a decoded request for slices, in bytes for each byte of its frame."""
 SLICES_ANSWER_BYTES_MIN: Final = ANSWERS_RESERVE_BYTES // 2
-"""A request for slices waits until there is room for an answer of this size and for its memory."""
+"""Number of bytes. A request for slices waits until there is room for an answer of this size, and
+for the memory of the request (`slices_cost`)."""
 _BATCH_SIZE: Final = Struct(">q")
 _BATCH_SIZE_OFFSET: Final = 32
 _PLUGIN_NAME: Final = b"AuthDisabledPlugin"
@@ -67,8 +68,9 @@ _PAYLOAD_TAG: Final = 0x12
 _AUTH_DISABLED: Final = (
     bytes([_NAME_TAG, len(_PLUGIN_NAME)]) + _PLUGIN_NAME + bytes([_PAYLOAD_TAG, 0])
 )
-"""An AuthMessage is `1: plugin name (string), 2: payload (bytes)`. Apache's bookies name this
-plugin when authentication is off, and their clients then continue."""
+"""An encoded AuthMessage that names the plugin `AuthDisabledPlugin`. Its fields are `1: plugin name
+(string), 2: payload (bytes)`. Apache's bookies name this plugin when authentication is off, and
+Apache's clients then continue."""
 
 
 class V2Operations(TogetherConnection):
@@ -86,7 +88,8 @@ class V2Operations(TogetherConnection):
             return share, min(self._read_reserve.size_bytes, share.size_bytes_max)
         if opcode not in BATCHES:
             return self.shares.adds, REQUEST_OVERHEAD_BYTES
-        # An answer with fewer entries is valid, because the peer then requests the rest.
+        # An answer with fewer entries is valid, because the peer then requests the remaining
+        # entries.
         wanted = size_wanted(body, self._shared.frame_size_bytes_max) + REQUEST_OVERHEAD_BYTES
         cost, answer_min = 0, ANSWERS_RESERVE_BYTES
         if opcode == READ_SLICES:
@@ -322,7 +325,7 @@ class V2Operations(TogetherConnection):
         code: Code,
         entries: Sequence[bytes],
     ) -> None:
-        """Answer with entries, or with the slices of entries. `ids` are repeated in the answer."""
+        """Answer with entries, or with the slices of entries. The answer repeats `ids`."""
         size_bytes = sum(map(len, entries))
         needed_bytes = size_bytes + 4 * len(entries) + REQUEST_OVERHEAD_BYTES
         held_bytes = self._make_fit(share, taken_bytes, needed_bytes)
@@ -366,7 +369,7 @@ def size_wanted(body: memoryview, size_bytes_max: int) -> int:
 
 
 def slices_cost(frame_size_bytes: int) -> int:
-    """Return the memory that a request for slices needs beside its answer.
+    """Return the bytes of memory that a request for slices needs in addition to its answer.
 
     This memory has two parts: the decoded request, estimated from the size of its frame, and the
     chunk of a file from which the slices are copied. A frame of more than

@@ -10,17 +10,18 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MOVED_BYTES_MIN: Final = 16_384
-"""Minimum number of bytes that count as progress. If fewer bytes are due, these are enough."""
+"""Minimum number of bytes that count as progress. If fewer bytes are left to send or to take, the
+transfer of all of them counts as progress."""
 
 FRAME_STALLS_MAX: Final = 10
-"""Time limit for one frame that arrives steadily, as a number of stall timeouts."""
+"""Time limit for one frame that arrives steadily, as a multiple of the stall timeout."""
 
 
 @dataclass(slots=True, eq=False)
 class PeerWatch:
     """The observed progress of one peer."""
 
-    opened_at: float  # all times are in seconds of the loop's clock
+    opened_at: float  # time of the opening; all times are in seconds of the loop's clock
     received_at: float = field(init=False)  # time of the last call of `look` with new bytes
     # last time at which the peer took answers, or at which no answers waited
     took_at: float = field(init=False)
@@ -64,7 +65,7 @@ class PeerWatch:
         self._frames_received = frames_received
 
     def overdue(self, now: float, stall_seconds: float) -> str | None:
-        """Return why a connection without progress must be closed, or None."""
+        """Return why the connection must be closed, or None if the peer makes progress."""
         if now - self.took_at >= stall_seconds:
             return "takes none of its answers"
         if now - self.sent_at >= stall_seconds:

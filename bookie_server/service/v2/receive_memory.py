@@ -1,11 +1,11 @@
-"""The memory that one connection receives into, counted in its shares of the lanes.
+"""The memory into which one connection receives. The shares of the connection count it.
 
-A connection receives into one chunk of memory at a time. A chunk counts from its first use until
-another chunk has replaced it and every request in it is answered. If a lane has plenty of room, a
-chunk has the size that is fastest to receive into. Otherwise a chunk has the size of a frame. If a
-frame is larger than the connection's own reserve, memory for the whole frame is taken before the
-rest of the frame is received. So a connection that waits for this memory has received only the
-beginning of the frame.
+A connection receives into one chunk of memory at a time. The bytes of a chunk count in a lane from
+the first use of the chunk until another chunk has replaced it and every request in it is answered.
+If a lane has plenty of room, a chunk has the size that is fastest to receive into. Otherwise a
+chunk has the size of a frame. If a frame is larger than the connection's own reserve, memory for
+the whole frame is taken before further bytes of the frame are received. So a connection that waits
+for this memory has received only the beginning of the frame.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ReceiveMemory:
 
     @property
     def missing_bytes(self) -> int:
-        """Number of bytes to wait for, without the bytes of a chunk that is replaced."""
+        """Number of bytes to wait for, less the bytes that the replaced chunk gives back."""
         assert self.wanted is not None, "nothing is missing"
         share, size_bytes = self.wanted
         old = self.frames.buffer
@@ -62,7 +62,7 @@ class ReceiveMemory:
             share.give_back(granted_bytes)
 
     def keep(self, bodies: Iterable[memoryview]) -> None:
-        """Keep the memory of frames until `free`, because they are handled later."""
+        """Keep the memory of frames until `free` is called, because they are handled later."""
         for body in bodies:
             buffer_of(body).unanswered += 1
 
@@ -85,7 +85,7 @@ class ReceiveMemory:
             _uncharge(buffer)
 
     def close(self) -> None:
-        """Give back the memory, except for open requests, whose memory `free` gives back."""
+        """Give back the memory, except the memory of open requests, which `free` gives back."""
         buffer = self.frames.close()
         if not buffer.unanswered:
             _uncharge(buffer)
@@ -93,9 +93,9 @@ class ReceiveMemory:
     def _obtain(self, least: int, best: int) -> bool:
         """Replace the chunk that bytes are received into, and return whether this was possible.
 
-        In an ample lane, the new chunk has the size `best`, otherwise `least`. If `least` is 0, the
-        old chunk is large enough. If the old chunk is too small, and no lane grants memory, set
-        `wanted`.
+        If the lane is ample (`Budget.is_ample`), the new chunk has the size `best`, otherwise
+        `least`. If `least` is 0, the old chunk is large enough. If the old chunk is too small, and
+        no lane grants memory, set `wanted`.
         """
         adds = self._adds
         if adds.budget.is_ample and self._swap(adds, chunk_size_bytes(best)):
@@ -114,7 +114,7 @@ class ReceiveMemory:
     def _swap(self, share: Share, size_bytes: int, granted_bytes: int = 0) -> bool:
         """Replace the chunk, and return whether this was possible.
 
-        The old chunk still counts if it has an open request.
+        The bytes of the old chunk still count in their lane if the chunk has an open request.
         """
         old = self.frames.buffer
         more_bytes = size_bytes - granted_bytes

@@ -21,7 +21,7 @@ FRAMES_PER_TURN: Final = 512
 """Maximum number of frames that a connection handles in one turn."""
 TOGETHER_FRAMES_MIN: Final = 2
 SEGMENT_BYTES_MAX: Final = 1 << 20
-"""Maximum size of the frames of a segment, and so of a run."""
+"""Maximum number of bytes of all frames in a segment, and so also in a run."""
 COPIED_ENTRY_BYTES_MAX: Final = 16_384
 """An add above this size is stored alone, without a copy, because a copy would cost more than a run
 saves."""
@@ -31,13 +31,13 @@ ENTRY_COST_BYTES: Final = 128
 _ENTRY_OFFSET: Final = 4 + MASTER_KEY_SIZE_BYTES
 _ADD_SIZE_BYTES_MIN: Final = _ENTRY_OFFSET + ENTRY_HEADER_SIZE_BYTES
 _HEAD: Final = Struct(">32sqq")
-"""Packet header, master key and ledger id together; entry id; last add confirmed."""
+"""Three values: packet header, master key and ledger id together; entry id; last add confirmed."""
 _PLAIN_ADDS: Final = frozenset(
     packet_header(Opcode.ADD, 0, version).to_bytes(4, "big")
     for version in range(VERSION_MIN, VERSION + 1)
 )
 _READ_HEAD: Final = Struct(">12sq")
-"""Packet header and ledger id together; entry id."""
+"""Two values: packet header and ledger id together; entry id."""
 _PLAIN_READS: Final = frozenset(
     packet_header(Opcode.READ, 0, version).to_bytes(4, "big")
     for version in range(VERSION_MIN, VERSION + 1)
@@ -47,10 +47,10 @@ _PLAIN_READS: Final = frozenset(
 class Together(NamedTuple):
     """The result for several frames that were handled together."""
 
-    cost_bytes: int  # cost of the frames, in bytes of a quantum
+    cost_bytes: int  # cost of the frames, in bytes of `QUANTUM_BYTES`
     frames: int  # number of frames that were handled
     end: int  # index after the last of the frames
-    left: Sequence[memoryview]  # frames before `end` to handle alone now, in their order
+    left: Sequence[memoryview]  # frames before `end` that must be handled alone, in order
 
 
 def ids_read(
@@ -101,12 +101,12 @@ class SegmentRun:
 
     @property
     def ledger_id(self) -> int:
-        """The ledger of all entries."""
+        """The id of the ledger of all entries."""
         return int.from_bytes(self.head[_ENTRY_OFFSET:], "big")
 
     @property
     def cost_bytes(self) -> int:
-        """Memory of the run. The answers to its adds take less memory."""
+        """Memory of the run in bytes. The answers to its adds need fewer bytes."""
         return sum(map(len, self.frames)) + ENTRY_COST_BYTES * len(self.frames)
 
     def to_add(self, peer: object) -> StoredAdd:
@@ -135,8 +135,8 @@ class Segment:
         runs: The runs in the order in which they are stored. Runs of one ledger are in the order of
             their frames.
         count: Number of frames in all runs.
-        refused: Ledgers with a run that the storage did not accept. Later runs of these ledgers
-            must wait for the adds of the refused run.
+        refused: Ids of the ledgers with a run that the storage did not accept. Later runs of these
+            ledgers must wait for the adds of the refused run.
     """
 
     __slots__ = ("count", "refused", "runs")
@@ -146,7 +146,8 @@ class Segment:
     ) -> None:
         """Find the runs from the frame `start` on.
 
-        They have at most `count_max` frames, and take at most `room_bytes` of the lane `writes`.
+        The runs have at most `count_max` frames, and take at most `room_bytes` of the lane
+        `writes`.
         """
         self.runs: list[SegmentRun] = []
         self.count = 0
@@ -172,7 +173,7 @@ class Segment:
             if entry_id < 0:
                 break
             if run is None or head != run.head or entry_id <= last_id or lac < last_lac:
-                # A repeated id, an overlap or another key begins a new run at this place.
+                # A repeated or smaller id, a smaller LAC, or another key begins a new run.
                 left_bytes -= WRITE_COST_BYTES
                 if left_bytes < 0:
                     break

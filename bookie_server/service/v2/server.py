@@ -1,4 +1,4 @@
-"""Accepts v2 connections. At a stop, closes them after their accepted requests are answered."""
+"""Accepts v2 connections. At a stop, closes the connections after their requests are answered."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LISTEN_BACKLOG: Final = 512
 DRAIN_STEP_MS: Final = 10
 RECEIVE_BUFFER_BYTES: Final = 1 << 20
 KNOWN_HOSTS_PART: Final = 8
-"""1/8 of the connections is reserved for hosts that already got an answer to a request."""
+"""Divisor: 1/8 of the connections is reserved for hosts that already got an answer to a request."""
 
 _logger = get_logger("v2")
 
@@ -67,7 +67,7 @@ class V2Server:
         return True
 
     def _has_place(self, newcomer: PeerConnection) -> bool:
-        """Return whether there is a place. If necessary, close an idle connection first."""
+        """Return whether the newcomer has a place. If necessary, close an idle connection first."""
         is_known = newcomer.host in self._shared.known_hosts
         if not is_full(len(self._connections), self._connections_max, is_known_host=is_known):
             return True
@@ -85,7 +85,7 @@ class V2Server:
         self._connections.discard(connection)
 
     async def stop(self, drain_timeout_ms: int) -> bool:
-        """Answer accepted requests, and close. Return False if the time was too short for this."""
+        """Answer accepted requests, then close all connections. Return False if time ran out."""
         self.is_stopping = True
         if self._sweeping is not None:
             self._sweeping.cancel()

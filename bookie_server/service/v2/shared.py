@@ -18,17 +18,18 @@ from ledgerlog_spark.wire.frames import ChunkPool
 RECEIVE_POOL_BYTES: Final = 64 << 20
 BATCH_COUNT_MAX: Final = 65_536
 JOINED_BYTES_MAX: Final = 65_536
-"""Answers up to this size are copied into one buffer; larger answers are written without a copy."""
+"""Maximum bytes of the answers that are copied into one buffer for a write. If the answers have
+more bytes, they are written without a copy."""
 
 TURNS_SECONDS: Final = 0.002
-"""Time limit within one turn of the loop. It applies to the requests of one connection, and to all
-calls of `take_turn` together."""
+"""Time limit, in seconds, for work in one turn of the event loop. One such limit applies to the
+requests of one connection. Another applies to all functions that `take_turn` has queued."""
 
 HOSTS_KEPT_MAX: Final = 1_024
 
 
 class V2Shared:
-    """The shared state. It is created once, on the event loop that serves the connections."""
+    """The state that all connections share. It is created once, on the event loop of the server."""
 
     def __init__(
         self,
@@ -45,16 +46,16 @@ class V2Shared:
         self.frame_size_bytes_max = settings.frame_size_bytes_max
         self.receive_pool = ChunkPool(RECEIVE_POOL_BYTES)
         self._is_turning = False
-        self.turns: deque[Callable[[], None]] = deque()  # calls that continue connections, in order
+        self.turns: deque[Callable[[], None]] = deque()  # functions that resume connections
         self.known_hosts = RecentHosts()  # hosts of connections that are proven (`is_proven`)
-        self.hosts_warned_of = RecentHosts()  # hosts whose protocol version was logged
+        self.hosts_warned_of = RecentHosts()  # hosts with a logged warning about version 3
 
     def take_turn(self, resume: Callable[[], None]) -> None:
-        """Call `resume` after the calls that already wait.
+        """Call `resume` after the functions that are already queued.
 
-        One turn of the event loop runs calls for `TURNS_SECONDS`. The remaining calls run in later
-        turns. Between the turns, the event loop receives new requests. So an add waits for only a
-        few of the reads that other peers have sent before.
+        One turn of the event loop calls queued functions for `TURNS_SECONDS`. The remaining
+        functions are called in later turns. Between the turns, the event loop receives new
+        requests. So an add waits for only a few of the reads that other peers have sent before it.
         """
         self.turns.append(resume)
         if not self._is_turning:
@@ -75,7 +76,7 @@ class V2Shared:
 
 
 class RecentHosts:
-    """The most recent addresses, at most HOSTS_KEPT_MAX."""
+    """The addresses that were noted most recently, at most HOSTS_KEPT_MAX."""
 
     __slots__ = ("_hosts",)
 
@@ -83,7 +84,7 @@ class RecentHosts:
         self._hosts: OrderedDict[str, None] = OrderedDict()
 
     def note(self, host: str) -> bool:
-        """Keep an address; return whether the address is new."""
+        """Add an address as the most recent, and return whether it is new."""
         is_new = host not in self._hosts
         self._hosts[host] = None
         self._hosts.move_to_end(host)

@@ -1,9 +1,9 @@
 """Closes connections whose peers make no progress.
 
-Every second, the sweeper checks all connections. If answers or the rest of a frame are due, but the
-peer makes no progress for `stall_timeout_ms`, the connection is closed. A frame that arrives
-steadily may take ten times as long. A connection is also closed if it sends no request for
-`first_request_timeout_ms` after it was opened.
+Every second, the sweeper checks all connections. A connection is closed if its peer must take
+answers or complete a frame, but makes no progress for `stall_timeout_ms`. A frame that arrives
+steadily may take up to ten times `stall_timeout_ms`. A connection is also closed if it sends no
+request for `first_request_timeout_ms` after it was opened.
 
 If a lane is full, the sweeper checks more often, and a peer has a quarter of a second to make
 progress. Connections without progress are closed until a quarter of the lane is free and no share
@@ -27,10 +27,10 @@ from bookie_server.service.v2.connection import PeerConnection
 PERIOD_SECONDS: Final = 1.0
 PERIOD_SECONDS_FULL: Final = 0.1
 RELIEF_PERIOD_SECONDS: Final = 0.05
-GRACE_SECONDS: Final = 0.25  # a peer must make progress in this time if other peers wait
+GRACE_SECONDS: Final = 0.25  # time in which a peer must make progress if others wait
 WAIT_SECONDS_MAX: Final = 5.0
-"""In a full lane, a connection is closed if it holds more than its reserve and waits in line for at
-least this time."""
+"""Time in seconds. In a full lane, a connection is closed if it holds more than its reserve and has
+waited in line for at least this time."""
 
 FREE_PARTS: Final = 4
 
@@ -38,7 +38,7 @@ _logger = get_logger("v2")
 
 
 class ConnectionSweeper:
-    """Checks the connections of one server."""
+    """Checks the connections of one server, and closes connections without progress."""
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class ConnectionSweeper:
     def _is_in_the_way(self, connection: PeerConnection, now: float) -> bool:
         waits_since = connection.waits_since
         if waits_since is not None:
-            # The connection waits for bytes of others, and the others may wait for its bytes.
+            # The connection waits for bytes that other connections hold, and these connections may
+            # wait for bytes that it holds.
             return now - waits_since >= WAIT_SECONDS_MAX and connection.memory.is_beyond_reserve
         return connection.watch.is_stalled(now, GRACE_SECONDS)
 

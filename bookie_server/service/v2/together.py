@@ -34,12 +34,14 @@ from ledgerlog_spark.wire.requests import RefusedRequest
 ADD: Final = int(Opcode.ADD)
 READ: Final = int(Opcode.READ)
 ALLOWANCE_BYTES_MIN: Final = 65_536
-"""If the lane allows fewer bytes than this, plain reads are handled alone."""
+"""Number of bytes. If the lane allows fewer bytes, plain reads are handled one at a time."""
 ALLOWANCE_PARTS: Final = 4
-"""Reads that are handled together take at most 1/4 of the allowed bytes. The rest is reserved for
-an answer that is larger than expected. Without this reserve, the answer would be BUSY."""
+"""Reads that are handled together take at most 1/4 of the allowed bytes. The remaining bytes are
+reserved for an answer that is larger than expected. Without this reserve, the answer would be
+BUSY."""
 GATHERED_BYTES_MIN: Final = 8_192
-"""If buffers have at least this size on average, they are passed to the kernel without a join."""
+"""Average size in bytes. If the buffers of an answer are larger on average, they are passed to the
+kernel without being joined."""
 
 
 class TogetherConnection(PeerConnection):
@@ -87,9 +89,9 @@ class TogetherConnection(PeerConnection):
         return Together(cost_bytes, segment.count - len(left), start + segment.count, left)
 
     def _store_run(self, run: SegmentRun, segment: Segment) -> bool:
-        """Store a run, or return False if its adds must be handled alone."""
+        """Store a run and return True. Return False if its adds must be handled one at a time."""
         if run.ledger_id in segment.refused:
-            return False  # an earlier run of this ledger comes first
+            return False  # an earlier run of this ledger must be stored first
         add = run.to_add(self.peer)
         stored = partial(
             self._run_stored, add.ledger_id, add.entry_ids, run.version, run.cost_bytes
