@@ -1,4 +1,4 @@
-# Every target sets itself up: it needs Python 3.11 or later, a Java 17 runtime, and make. The tests
+# Each target first installs its packages. You need Python 3.11 or later, a Java 17 runtime, and make. The tests
 # with a browser need Chromium.
 # `make help` lists the targets.
 
@@ -33,7 +33,7 @@ PYTEST_ARGS ?=
 COVERAGE ?=
 FAST := tests/architecture tests/unit tests/transcripts tests/docs/test_tutorials.py
 PYTEST := $(BIN)/python -m pytest $(if $(filter 1,$(COVERAGE)),--cov --cov-report=term) $(PYTEST_ARGS)
-# The targets that `make soak` runs, the short ones first.
+# The targets that `make soak` runs, the short targets first.
 SOAK ?= fuzz ack-audit crash-test corruption-test disk-errors kill-test limbo-test heal-test outage-test bookie-soak many-ledgers abuse-test metadata-size leader-stream differential \
 	complete-mode tpch sim-loss sim-heal sim-coverage exactly-once interop mutation-score matrix
 
@@ -74,7 +74,7 @@ check: lint types ## Run the short checks of a change: style, types, unit tests,
 # schedules (docs/TESTING.md).
 test: export LEDGERLOG_SIM_FOLLOWS := 1
 test: export LEDGERLOG_SIM_SEED := 10000
-test: ## Run everything that must pass: style, types, the jar, all tests, simulation
+test: ## Run all checks that must pass before a review: style, types, the jar, all tests, simulation
 	+@$(MAKE) --no-print-directory --output-sync=target -j$(CORES) types shim lint
 	+@$(MAKE) --no-print-directory pytest
 	+@$(MAKE) --no-print-directory sim SCHEDULES=300 LOG_SCHEDULES=100
@@ -90,7 +90,7 @@ shim: $(STAMP) $(SBT) ## Build the jar of the JVM engine with sbt, and run its S
 	@mkdir -p $(dir $(JAR))
 	cp jvm-shim/target/ledgerlog-spark.jar $(JAR).part && mv $(JAR).part $(JAR)
 
-# Builds the jar without sbt and without its Scala tests, and only if a source is newer.
+# Builds the jar without sbt and without its Scala tests, and only if a source is newer than the jar.
 jar: $(STAMP)
 	$(BIN)/python project/build_jar.py
 
@@ -119,7 +119,7 @@ sim: $(STAMP) ## Run SCHEDULES random schedules of ledgers, then LOG_SCHEDULES s
 	$(BIN)/python -m tests.sim --schedules $(SCHEDULES) --seed $(SEED) --workers $(CORES)
 	+@$(MAKE) --no-print-directory -j$(CORES) sim-handles sim-log sim-leader sim-service sim-transport
 
-# Each of these targets runs one schedule after the other. `make sim` runs CORES targets at a time.
+# Each of these targets runs one schedule after the other. `make sim` runs CORES of these targets at a time.
 sim-handles: $(STAMP)
 	$(BIN)/python -m tests.sim.handles --schedules $$(( ($(LOG_SCHEDULES) + 3) / 4 )) --seed $(SEED)
 
@@ -136,25 +136,25 @@ sim-service: $(STAMP)
 sim-transport: $(STAMP)
 	$(BIN)/python -m tests.sim.transport --schedules $$(( ($(LOG_SCHEDULES) + 4) / 5 )) --seed $(SEED)
 
-sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose records, for each limit of the number of such bookies
+sim-loss: $(STAMP) ## Run LOSS_SCHEDULES random schedules in which bookies lose records, with each of three limits of the number of such bookies
 	for limit in one quorum any; do \
 		$(BIN)/python -m tests.sim.loss --limit $$limit --schedules $(LOSS_SCHEDULES) --seed $(SEED) \
 			--workers $(CORES) || exit 1; \
 	done
 
-sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of workers, auditors, their checks, vacations, and all of them together
+sim-heal: $(STAMP) ## Run HEAL_SCHEDULES random schedules of each simulator of auto-recovery: workers, auditors, checks of copies, vacations, all together
 	$(BIN)/python -m tests.sim.healing --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
 	$(BIN)/python -m tests.sim.auditor --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.auditor --copies --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.vacate --schedules $(HEAL_SCHEDULES) --seed $(SEED)
 	$(BIN)/python -m tests.sim.joint --schedules $(HEAL_SCHEDULES) --seed $(SEED) --workers $(CORES)
 
-sim-coverage: $(STAMP) ## Show which code the schedules of the simulators reach, and why they do not reach the rest
+sim-coverage: $(STAMP) ## Show which code the schedules of the simulators reach, and why they do not reach the other code
 	$(BIN)/python -m tests.sim --coverage --workers $(CORES)
 	$(BIN)/python -m tests.sim.log --coverage --schedules 500 --seed 1
 	$(BIN)/python -m tests.sim.leader --coverage --schedules 500 --seed 1
 
-fuzz: $(STAMP) ## Test the properties with many new random examples
+fuzz: $(STAMP) ## Run the property tests with many new random examples
 	HYPOTHESIS_PROFILE=search $(PYTEST) --timeout 7200 tests/unit tests/properties
 
 crash-test: $(STAMP) ## Crash a bookie's storage after each disk operation of random runs, STATES times
@@ -175,7 +175,7 @@ limbo-test: $(STAMP) ## Let bookies of a cluster under load lose records in seve
 heal-test: $(STAMP) ## Kill bookies, the auditor and a worker under load; wait until every copy is back, and compare all copies
 	$(BIN)/python -m tests.heal_test --seed $(SEED)
 
-outage-test: $(STAMP) ## Under the load of a leader, a stream and ledgers, keep one of three bookies down for AWAY seconds, then ZooKeeper; compare all copies
+outage-test: $(STAMP) ## While a leader, a stream and writers of ledgers run, stop one of three bookies for AWAY seconds, then ZooKeeper; compare all copies
 	$(BIN)/python -m tests.outage_test --away-s $(AWAY) --seed $(SEED)
 
 exactly-once: $(STAMP) ## Kill drivers, workers, bookies and ZooKeeper at least KILLS times during two streaming queries, and compare the rows
@@ -190,7 +190,7 @@ leader-stream: $(STAMP) ## Stream 5,000,000 records while their leader rolls and
 complete-mode: $(STAMP) ## Replace a whole log 1,000 times and measure the used space of the bookies' disks
 	$(BIN)/python -m tests.complete_mode
 
-metadata-size: $(STAMP) ## Measure the space in ZooKeeper that 10,000 micro-batches leave in use
+metadata-size: $(STAMP) ## Measure the space in ZooKeeper that is still in use after 10,000 micro-batches
 	$(BIN)/python -m benchmarks.metadata_size
 
 sql-table: $(STAMP) ## Write the table of SQL statements in docs/SPARK.md, from the test that runs them
@@ -210,7 +210,7 @@ ack-audit: $(STAMP) ## Trace a bookie, and check that it syncs each add before i
 mutation-score: $(STAMP) ## Count the mutations (plausible mistakes) that the simulators and the tests detect; ONLY=FILE,NAME selects mutations
 	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY))
 
-random-search: $(STAMP) ## Count the mutations of the storage that random schedules alone find
+random-search: $(STAMP) ## Count the mutations of the storage that random schedules find without other tests
 	$(BIN)/python -m tests.mutation.random_search $(if $(ONLY),--only $(ONLY))
 
 matrix: export PYTEST_ARGS := $(PYTEST_ARGS)
@@ -220,7 +220,7 @@ matrix: $(STAMP) jar ## Run unit, Spark, stream and leader tests with every vers
 abuse-test: $(STAMP) ## Abuse bookies in 14 ways; measure a normal client's slowest append and the bookies' memory
 	$(BIN)/python -m tests.abuse
 
-bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the usual pace for SECONDS; check that memory and disk use do not grow
+bookie-soak: $(STAMP) ## Write, delete and compact at 20 times the usual rate for SECONDS seconds; check that the used memory and disk space do not grow
 	$(BIN)/python -m tests.bookie_soak --seconds $(SECONDS)
 
 many-ledgers: $(STAMP) ## Measure how long 100,000 ledgers delay the event loop and the adds of a bookie
@@ -232,7 +232,7 @@ interop: $(STAMP) ## Run Apache BookKeeper's client on our bookies, and our clie
 bench: $(STAMP) ## Run all benchmarks; each also measures the limit of the machine in the same run
 	$(BIN)/python -m benchmarks
 
-# The stubs of a newer release would refuse the oldest gRPC and protobuf that we accept.
+# Stubs from a newer release of these tools would refuse the oldest gRPC and protobuf that we accept.
 PROTO_TOOLS := grpcio-tools==1.73.1
 
 # mkdocs-material prints a warning about the future of MkDocs, which does not concern this build.
