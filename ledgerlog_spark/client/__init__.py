@@ -1,6 +1,7 @@
 """The asyncio client, its handles, and the blocking client.
 
-- `client`: creates, opens, seals, lists and deletes ledgers. `handles`: write and read ledgers.
+- `client`: creates, opens, seals, lists and deletes ledgers. `handles`: the objects that write and
+  read ledgers.
 - `host`: performs the effects of the machines. `blocking`: the calls of clients and handles,
   without `await`.
 - `append_queue`: gathers appends into runs. `payloads`: checks appended payloads. `arguments`:

@@ -1,11 +1,11 @@
 """The ends of ledgers that one client has found, so that a later read never finds an earlier end.
 
 The end of an open ledger is the largest last add confirmed of the bookies that answered. A later
-read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
-the result of each read is at least the end that this client found before (PROTOCOL.md#E12).
+read may get answers only from bookies that lag, or metadata from a metadata server that lags.
+Therefore each read returns at least the end that this client found before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If it turns out that some entry up to this end is on
-no replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
+A bookie may report an end that is too large. If a read shows that an entry up to this end is on no
+replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
 Such a LAC is correct, because the digest of the entry was checked.
 """
 
@@ -19,7 +19,7 @@ from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 ENDS_MAX = 10_000
 
 OPEN = -1
-"""Stands for the length of a ledger that is not closed."""
+"""Value in place of the length of a ledger that is not closed."""
 
 
 class _End(NamedTuple):
@@ -31,7 +31,10 @@ class _End(NamedTuple):
 
 
 class KnownEnds:
-    """The known ends by ledger id. The least recently used end is dropped first."""
+    """The known end of each ledger.
+
+    Beyond `ENDS_MAX` ledgers, the least recently used end is dropped.
+    """
 
     def __init__(self) -> None:
         """Create an object without known ends."""
@@ -42,13 +45,13 @@ class KnownEnds:
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Keep the last add confirmed of an open ledger, unless the known end is larger."""
+        """Store the last add confirmed of an open ledger, unless the known end is larger."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.last_entry_id:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
     def note_header_lac(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Keep the largest LAC in the entries that were read from an open ledger."""
+        """Store a LAC from an entry of an open ledger, unless a larger LAC was read before."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.header_lac:
             end = max(known.last_entry_id, last_add_confirmed)
@@ -57,7 +60,8 @@ class KnownEnds:
     def newest(self, ledger_id: int, loaded: LedgerMetadata) -> LedgerMetadata:
         """Return the loaded metadata.
 
-        If an earlier read of this client returned CLOSED metadata, the result is CLOSED too.
+        If an earlier read of this client returned CLOSED metadata, the returned metadata is also
+        CLOSED.
         """
         if loaded.is_closed:
             self._keep(ledger_id, _End(loaded.last_entry_id, loaded.length))

@@ -1,7 +1,7 @@
 """The handle with which a user reads a ledger.
 
-The handle keeps the known end of the ledger, and reads ranges of entries. Opening or reading a
-ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`. A
+The handle stores the known end of the ledger, and reads ranges of entries. To open or read a ledger
+changes nothing, and never fences the ledger. Each range has its own `LedgerReader`. A
 `LedgerReader` reads ahead, sends a second request if a bookie is slow, and uses the next replica if
 a digest is wrong.
 """
@@ -108,7 +108,7 @@ class ReadHandle:
     def is_closed(self) -> bool:
         """Whether the ledger was closed when its metadata was last read.
 
-        If so, its end is final.
+        The end of a closed ledger is final.
         """
         return self.metadata.is_closed
 
@@ -164,7 +164,10 @@ class ReadHandle:
         return follower
 
     def take_rise(self, rise: LacRise) -> None:
-        """Apply a bookie's report of a LAC. A LAC below the known end changes nothing."""
+        """Update the handle from a bookie's report of a LAC.
+
+        A LAC below the known end is ignored.
+        """
         self._raise_lac(rise.last_add_confirmed)
         if rise.entries:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
@@ -176,8 +179,8 @@ class ReadHandle:
         the result may still be in the ledger, and the caller must read them.
 
         Args:
-            first_entry_id: The first wanted entry.
-            last_entry_id: The last wanted entry, inclusive.
+            first_entry_id: The first entry of the range.
+            last_entry_id: The last entry of the range.
         """
         check_type("first_entry_id", first_entry_id, int)
         check_type("last_entry_id", last_entry_id, int)
@@ -239,12 +242,13 @@ class ReadHandle:
         entry is omitted: the iteration ends after the last entry, or with an error.
 
         Args:
-            first_entry_id: At least 0.
-            last_entry_id: If it is None, the range ends at `last_add_confirmed`, and may be empty.
+            first_entry_id: The first entry of the range, at least 0.
+            last_entry_id: The last entry of the range. If it is None, the range ends at
+                `last_add_confirmed`, and may be empty.
             is_listed: Whether a durable list of the caller contains the range, so that it was
                 certainly acknowledged. If so, the range may end after `last_add_confirmed`.
-            place: Shares a limit of memory with other reads. If the consumer takes another range
-                first, this read may wait for room.
+            place: The place of this read among reads that share a limit of memory. If the consumer
+                takes the entries of another range first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. The reader may return
                 some entries completely. If this is None, complete entries are read.
 
@@ -349,7 +353,7 @@ class ReadHandle:
 
 
 class _Range:
-    """Passes the entries of one range from a `LedgerReader` to the consumer."""
+    """Passes the entries of one range from a `LedgerReader` to the caller of `read_batches`."""
 
     def __init__(
         self,
@@ -395,14 +399,14 @@ class _Range:
         self._host.post(Start())
 
     def stop(self) -> None:
-        """End the read. Entries that arrive later are dropped."""
+        """End the read. Entries that arrive after this call are dropped."""
         self._watch.stop()
         self._host.stop()
         if self._place is not None:
             self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
-        """End the read: the consumer gets the received batches, and then `error`."""
+        """End the read. The consumer gets the received batches, and then `error`."""
         if not self._is_over:
             self._error = error
             self._is_over = True
@@ -445,7 +449,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """End the read if its consumer waits: no request was answered for a long time."""
+        """End the read if its consumer waits, because no request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
             return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():
