@@ -65,11 +65,12 @@ class LogClient(LedgerClient):
         """Open a log, to read it or to append to it as its only leader.
 
         Args:
-            name: The name of the log: 1 to 200 letters, digits, `.`, `_` and `-`. lead: Whether to
-            become the leader. An earlier leader then can no longer append. If `lead` is false, the
-            log is not changed. create_if_missing: Whether to create the log if `lead` is true and
-            the log does not exist. With a schema, the
-                new log is a log of rows; otherwise it is a log of records.
+            name: The name of the log: 1 to 200 letters, digits, `.`, `_` and `-`.
+            lead: Whether to become the leader. An earlier leader then can no longer append. If
+                `lead` is false, the log is not changed.
+            create_if_missing: Whether to create the log if `lead` is true and the log does not
+                exist. With a schema, the new log is a log of rows; otherwise it is a log of
+                records.
             properties: Properties of a new log by option name, such as `rollBytes`. Properties that
                 are not given have their defaults. An existing log must have the given properties.
             schema: With `lead`, the schema of the rows to append. An existing log must already have

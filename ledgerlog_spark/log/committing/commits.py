@@ -96,16 +96,17 @@ class LogCommits:
 
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
-            mode: Whether the rows are appended, or replace the rows of the log. app: The id of the
-            producer. If it is None, a new UUID is used, so the batch is never a duplicate.
+            mode: Whether the rows are appended, or replace the rows of the log.
+            app: The id of the producer. If it is None, a new UUID is used, so the batch is never a
+                duplicate.
             batch_id: Number of the batch, at least 0. run: The id of the query run. If it is None,
-            a UUID is created. kind: The kind of the job. It decides what happens if the app has
-            already committed this batch or a later batch: a batch job is skipped, and a stream gets
-            an error for an older batch. overwrite_if_changed: Whether to overwrite even rows that
-            other jobs commit after this call. password: Password of the new ledgers. All ledgers of
-            a log with rows have one password. planned: The state of the log when the caller chose
-            `schema`; by default, the present
-                state. If another job has changed the schema since then, the commit fails.
+                a UUID is created. kind: The kind of the job. It decides what happens if the app has
+                already committed this batch or a later batch: a batch job is skipped, and a stream
+                gets an error for an older batch. overwrite_if_changed: Whether to overwrite even
+                rows that other jobs commit after this call. password: Password of the new ledgers.
+                All ledgers of a log with rows have one password. planned: The state of the log when
+                the caller chose `schema`; by default, the present state. If another job has changed
+                the schema since then, the commit fails.
             expected_version: The version that the log must have at the commit. If it is None, the
                 log may have any version.
             is_log_new: Whether the caller created the log for this job, so that `abort` deletes the
@@ -233,8 +234,8 @@ class LogCommits:
             ranges: The ranges of all tasks, sorted by partition id.
             known: State that earlier commits of this process stored. This commit updates the state.
             is_last: Whether this call is the last use of the job. If so, one more request deletes
-            the producer if its name was generated. timeout_ms: Time limit of the call, including
-            the wait in the log's queue of writers.
+                the producer if its name was generated.
+            timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:
             LocalProtocolError: `job` or a range has a wrong type; nothing was changed.

@@ -21,10 +21,11 @@ class JobPlan:
     Attributes:
         log: Name of the log.
         log_id: Id of the log.
-        mode: Whether the rows are appended, or replace the rows of the log. schema: Schema of the
-        rows, as an Arrow schema message. schema_id: Id of the schema in the log; None if the log
-        does not have the schema yet. base_schema_id: Id of the log's current schema when the job
-        was planned. planned_version: The log's version when the job was planned.
+        mode: Whether the rows are appended, or replace the rows of the log.
+        schema: Schema of the rows, as an Arrow schema message.
+        schema_id: Id of the schema in the log; None if the log does not have the schema yet.
+        base_schema_id: Id of the log's current schema when the job was planned.
+        planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether to overwrite even rows that were committed after
             `planned_version`.
         properties: Properties of the log, as the log stores them.
@@ -61,11 +62,13 @@ class Job(JobPlan):
     """One batch of one producer, made by `Log.begin`. It can be pickled.
 
     Attributes:
-        app: Id of the producer. It contains a UUID if the caller gave no name. run: Id of the query
-        run, which is different for each start of a job. batch_id: Number of the batch. A batch with
-        the same app and id is committed only once. kind: The kind of the job. It decides what
-        happens if a batch with this id was committed before. is_replay: Whether the batch is in the
-        log already. If so, the tasks need not write, and the commit does nothing.
+        app: Id of the producer. It contains a UUID if the caller gave no name.
+        run: Id of the query run, which is different for each start of a job.
+        batch_id: Number of the batch. A batch with the same app and id is committed only once.
+        kind: The kind of the job. It decides what happens if a batch with this id was committed
+            before.
+        is_replay: Whether the batch is in the log already. If so, the tasks need not write, and the
+            commit does nothing.
     """
 
     app: str

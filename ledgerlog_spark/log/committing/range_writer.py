@@ -183,9 +183,11 @@ class RangeWriter:
 
         Raises:
             LedgerFencedError: Another client recovers the ledger. `cut` returns the acknowledged
-            part. LedgerClosedError: Another client closed the ledger. `cut` returns the
-            acknowledged part. LedgerError: The ledger cannot be written any more. The attempt has
-            failed. QuorumError: Too few bookies can store entries. The attempt has failed.
+                part.
+            LedgerClosedError: Another client closed the ledger. `cut` returns the acknowledged
+                part.
+            LedgerError: The ledger cannot be written any more. The attempt has failed.
+            QuorumError: Too few bookies can store entries. The attempt has failed.
         """
         check_type("rows", rows, int)
         if self._is_finished or rows < 1:
@@ -218,9 +220,11 @@ class RangeWriter:
 
         Raises:
             LedgerFencedError: Not all entries were acknowledged. `cut` returns the acknowledged
-            part. LedgerClosedError: Not all entries were acknowledged. `cut` returns the
-            acknowledged part. LedgerError: Not all entries were acknowledged. The attempt has
-            failed. QuorumError: Not all entries were acknowledged. The attempt has failed.
+                part.
+            LedgerClosedError: Not all entries were acknowledged. `cut` returns the acknowledged
+                part.
+            LedgerError: Not all entries were acknowledged. The attempt has failed.
+            QuorumError: Not all entries were acknowledged. The attempt has failed.
         """
         check_optional("index", index, bytes)
         check_type("statistics", statistics, bytes)
