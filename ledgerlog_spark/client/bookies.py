@@ -79,8 +79,10 @@ class WritableBookies:
 class Candidates:
     """The bookies from which one ensemble is chosen.
 
-    Attributes: names: The writable bookies, in a random order of preference. bookies: The places of
-    all bookies that the client has listed, and its quarantine. policy: The rules of placement.
+    Attributes:
+        names: The writable bookies, in a random order of preference.
+        bookies: The places of all bookies that the client has listed, and its quarantine.
+        policy: The rules of placement.
     """
 
     names: tuple[str, ...]

@@ -34,8 +34,10 @@ _logger = logging.getLogger(__name__)
 class HoleQueue:
     """The reports that are not written yet. All methods run in the event loop.
 
-    Attributes: reported: Number of holes that were written to the store. dropped: Number of holes
-    that were not reported, because the store failed or too many ledgers waited.
+    Attributes:
+        reported: Number of holes that were written to the store.
+        dropped: Number of holes that were not reported, because the store failed or too many
+            ledgers waited.
     """
 
     def __init__(self, store: LedgerNotes[Holes] | None, retry: RetryPolicy = REPORT_RETRY) -> None:
