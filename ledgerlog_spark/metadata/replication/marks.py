@@ -30,7 +30,7 @@ from ledgerlog_spark.wire.underreplication import (
 )
 
 WALK_DEPTH = 64
-"""Number of directories that a walk requests at the same time."""
+"""Maximum number of directories that a call of `walk` requests at the same time."""
 
 
 class ReplicationMarks:
@@ -43,7 +43,7 @@ class ReplicationMarks:
         self._is_ready = False
 
     async def mark(self, ledger_id: int, replicas: Collection[str]) -> Version:
-        """Implements `MarkQueue.mark`. The time in the mark is only for people."""
+        """Implements `MarkQueue.mark`. The time in the mark is only information for people."""
         if not 1 <= len(replicas) <= REPLICAS_MAX:
             raise LocalProtocolError(
                 f"a mark names 1 to {REPLICAS_MAX} bookies, not {len(replicas)}",
@@ -126,7 +126,7 @@ class ReplicationMarks:
                     yield ledger_id
 
     async def _marked(self, ledger_id: int) -> int | None:
-        """The ledger id if its directory has a mark.
+        """Return the ledger id if its directory has a mark; None if it has no mark.
 
         The directory may remain after its mark was deleted.
         """
