@@ -162,7 +162,7 @@ class LogHost:
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
-            # A write without data reads the clock, so the outcome of this write does not matter.
+            # A write without data reads the clock. The outcome of this write does not matter.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 

@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Announcement:
-    """A bookie's node at one of two paths: `available/<id>` or `available/readonly/<id>`."""
+    """The node that announces a bookie, at `available/<id>` or `available/readonly/<id>`."""
 
     def __init__(
         self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
@@ -51,11 +51,11 @@ class Announcement:
         self._keeper: asyncio.Task[None] | None = None
 
     async def announce(self) -> None:
-        """Create this session's node, after the nodes of the bookie's other sessions are deleted.
+        """Wait until no other session has a node of the bookie, and create this session's node.
 
-        When the process of an older session has died, the node of that session is deleted within
-        the session's timeout. Raises LocalProtocolError if a node of another session is not deleted
-        in time.
+        If the process of an older session has died, the node of this older session is deleted
+        within the session's time-out. LocalProtocolError is raised if a node of another session is
+        not deleted in time.
         """
         places = (self._place, self._other_place)
         await _until_alone(self._tree, self._bookie_id, places, self._try)

@@ -68,7 +68,7 @@ class ReplicationLocks:
         return lock
 
     def _begin_session(self) -> None:
-        """Forget the locks of an earlier session, which have ended with it."""
+        """If the session was replaced, remove the locks of the earlier session."""
         if self._taken_in != self._tree.session_id:
             self._taken, self._taken_in = set(), self._tree.session_id
             self._left.clear()
@@ -157,7 +157,7 @@ class ReplicationLocks:
         return lock.session_id == self._tree.session_id
 
     def checks(self, lock: HeldLock) -> list[znodes.NodeOperation]:
-        """Operations of a transaction, which fail after the session of the lock has ended."""
+        """Return operations that make a transaction fail after the lock's session has ended."""
         return [
             znodes.CheckNode(self._guard(lock.session_id), FIRST_VERSION),
             znodes.CheckNode(self._root + lock_path(lock.ledger_id), FIRST_VERSION),

@@ -109,7 +109,7 @@ class ReplicationMarks:
         return cancel
 
     async def _directories(self, names: tuple[str, ...], after: int) -> AsyncGenerator[int, None]:
-        """Ledger ids above `after` that have a directory below the directory `names`, ascending."""
+        """Yield the ledger ids above `after` with a directory below `names`, ascending."""
         path = "/".join((self._root + MARKS, *names))
         children = [n for n in await znodes.children_of(self._tree, path) if LEVEL.fullmatch(n)]
         if len(names) + 1 == LEVELS_COUNT:
