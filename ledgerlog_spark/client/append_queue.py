@@ -68,7 +68,7 @@ class Gathered:
 
     def __init__(self) -> None:
         self.payloads: list[Payload] = []
-        # (future, index of the append's last payload in the run, number of entries of a batch or 0)
+        # (future, index of the append's last payload in the run, number of entries; 0 if no batch)
         self.waiters: list[tuple[Waiter, int, int]] = []
         self.size_bytes = 0  # size of the payloads
         self.continues = False  # whether the first payload continues a batch of an earlier run
@@ -111,7 +111,7 @@ class AppendQueue:
         entries_max: int = RUN_ENTRIES_MAX,
         size_bytes_max: int = RUN_SIZE_BYTES_MAX,
     ) -> None:
-        """Create an empty queue. `entries_max` and `size_bytes_max` are the limits of one run."""
+        """Create an empty queue. `entries_max` and `size_bytes_max` are limits of one run."""
         self.entries = 0
         """Number of entries that wait to be sent."""
         self.size_bytes = 0
@@ -125,7 +125,7 @@ class AppendQueue:
         """The listener that completes the futures of `add` and `add_batch`; None for asyncio
         futures."""
         self.nothing = nothing
-        """The result of an append without payloads."""
+        """The result of an append of an empty batch."""
         self._window = window
         self._send = send  # called after `in_flight` got the run
         self._settings = settings
@@ -143,7 +143,10 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether queued appends wait for further appends. In this case, a timer sends them."""
+        """Whether queued appends wait for further appends.
+
+        If so, a timer sends them after `linger_ms`.
+        """
         return self._linger_timer is not None
 
     @property

@@ -61,8 +61,8 @@ class LedgerClient:
 
     Attributes:
         services: The transport and the stores. All handles and the package `log` share them.
-        ends_first: Registers an object that must be ended before this client is closed. See
-            `Users.add`.
+        ends_first: A function that registers an object that must be ended before this client is
+            closed. See `Users.add`.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class LedgerClient:
             ensemble_size: Number of bookies that store the ledger (E).
             write_quorum: Number of copies of each entry (Qw), at most E.
             ack_quorum: Number of copies on disk before an append is acknowledged (Qa), at most Qw.
-            digest_type: CRC32C, CRC32, HMAC or DUMMY.
+            digest_type: The type of the digest of each entry: CRC32C, CRC32, HMAC or DUMMY.
             password: The password that clients need to read or seal the ledger. It has at most
                 1,024 bytes, and is stored without encryption.
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
@@ -112,8 +112,8 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: An argument is wrong. No request was sent.
-            NotEnoughBookiesError: There are too few bookies. The fields `wanted` and `available` of
-                the error contain the needed and the found number.
+            NotEnoughBookiesError: Too few bookies are writable. The fields `wanted` and `available`
+                of the error contain the needed and the found number.
             MetadataUnavailableError: ZooKeeper cannot be reached. Nothing was created.
             MetadataUnknownError: An empty ledger with an unknown id may exist.
         """
@@ -150,8 +150,8 @@ class LedgerClient:
                 more appends. `on_failed` is not called when the handle is closed.
 
         Raises:
-            LocalProtocolError: `new_ledger_ids` of this client did not return `ledger_id`, or the
-                id was used before.
+            LocalProtocolError: `ledger_id` was not returned by `new_ledger_ids` of this client, or
+                was used before.
             LedgerLogError: The errors of `create_ledger` and of `create`.
         """
         self.check_open()
@@ -301,7 +301,7 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: No ledger can have this id.
-            MetadataUnavailableError: The ledger was not deleted.
+            MetadataUnavailableError: ZooKeeper cannot be reached. The ledger was not deleted.
             MetadataUnknownError: The ledger may have been deleted; the caller may delete it again.
         """
         self.check_open()
@@ -413,7 +413,7 @@ class LedgerClient:
         Raises:
             MetadataError: There is no cluster at the path of the service URI.
             NotEnoughBookiesError: There are fewer writable bookies than the ensemble needs. The
-                message contains both numbers.
+                message contains the two numbers.
             MetadataUnavailableError: The registrations of the bookies cannot be read.
         """
         self.check_open()

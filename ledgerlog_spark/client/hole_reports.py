@@ -26,7 +26,7 @@ HOLES_MAX = 1_000
 """Maximum number of waiting holes of one ledger. Further holes are dropped."""
 
 REPORT_RETRY = RetryPolicy(first_delay_ms=100, delay_max_ms=10_000, attempts_max=12)
-"""Number and delays of the retries of one report, which take about a minute."""
+"""Number and delays of the retries of one report. All retries together take about a minute."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class HoleQueue:
     """
 
     def __init__(self, store: LedgerNotes[Holes] | None, retry: RetryPolicy = REPORT_RETRY) -> None:
-        """Create an empty queue. Without a `store`, holes are only logged and counted."""
+        """Create an empty queue. If `store` is None, holes are only logged and counted."""
         self.reported = 0
         self.dropped = 0
         self._store = store

@@ -1,4 +1,4 @@
-"""Bounds the number of log lines about the same situation of many ledgers."""
+"""Limits the number of log lines if many ledgers have the same problem."""
 
 from __future__ import annotations
 

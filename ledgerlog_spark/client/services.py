@@ -37,7 +37,7 @@ class Services:
     logs: LogStore | None = None
     """Store of logs for the package `log`; None for a client that uses only ledgers."""
     leases: Leases | None = None
-    """Leases for the package `upkeep`; None for a client that needs no leases."""
+    """Store of leases for the package `upkeep`; None for a client that needs no leases."""
     session: Session | None = None
     """Session of the stores; None for stores without a session."""
     topologies: TopologyStore | None = None

@@ -40,12 +40,12 @@ class ClientSettings:
             name and the value of the setting.
 
     Attributes:
-        add_timeout_ms: Deadline of one add on one bookie. After the deadline, the bookie counts as
+        add_timeout_ms: Maximum time of one add on one bookie. After this time, the bookie counts as
             failed.
-        read_timeout_ms: Deadline of one read on one bookie. After the deadline, the next replica is
-            used.
-        metadata_timeout_ms: Deadline of one call of the metadata store.
-        connect_timeout_ms: Deadline for the connection of a new client to the metadata store.
+        read_timeout_ms: Maximum time of one read on one bookie. After this time, the next replica
+            is used.
+        metadata_timeout_ms: Maximum time of one call of the metadata store.
+        connect_timeout_ms: Maximum time in which a new client must connect to the metadata store.
         session_timeout_ms: Time for which the metadata store keeps the session of a client after
             the connection was lost.
         linger_ms: Maximum time for which a small append waits for further appends while
@@ -64,9 +64,9 @@ class ClientSettings:
         explicit_lac_ms: Time for which a writer with `explicit_lac` is idle before it writes its
             last add confirmed to all bookies of the ensemble. In addition, the writer immediately
             notifies one bookie of each new value.
-        backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit, an
-            append of the blocking API blocks, and `drain` of the asyncio API waits.
-        backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent.
+        backlog_entries_max: Maximum number of accepted appends that are not sent yet. At this
+            limit, an append of the blocking API blocks, and `drain` of the asyncio API waits.
+        backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent yet.
         writer: Limit of runs in flight, retries and time-out of the ack quorum for the writer of
             each ledger.
         reader: Read-ahead, batch sizes and second requests (hedging) for each range that is read.

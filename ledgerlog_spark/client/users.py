@@ -26,8 +26,7 @@ class EndsFirst(Protocol):
 class Users:
     """The objects that must be ended before their client is closed.
 
-    The references are weak: if the program no longer uses an object, the object has no pending
-    work.
+    The references are weak, because an object that the program no longer uses has no pending work.
     """
 
     def __init__(self) -> None:

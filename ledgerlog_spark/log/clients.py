@@ -73,16 +73,17 @@ class LogClient(LedgerClient):
                 records.
             properties: Properties of a new log by option name, such as `rollBytes`. Properties that
                 are not given have their defaults. An existing log must have the given properties.
-            schema: With `lead`, the schema of the rows to append. An existing log must already have
-                the columns of the schema. Without a schema, rows have the columns of the log.
+            schema: The schema of the rows to append, only if `lead` is true. An existing log must
+                already have the columns of the schema. If this is None, rows have the columns of
+                the log.
 
         Raises:
             ConfigurationError: The name, a property or the schema is not valid, or the log exists
                 with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`, the log is transactional, or a schema was given for a log of
-                records.
+            LogKindError: `lead` is true, but the log is transactional, or a schema was given for a
+                log of records.
             SchemaMismatchError: Spark does not support a type of the schema, or the schema does not
                 fit the rows of the log. Nothing was changed.
             LedgerLogError: The errors of `Leader.open`.

@@ -30,9 +30,9 @@ COMPRESSED_SIZE_BYTES_MIN = 256
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """The encoded body of an entry that has no offset and no time yet.
+    """The encoded body of an entry, which has no offset and no time yet.
 
-    `size_bytes` is the size before compression.
+    `size_bytes` is the size of the body before compression.
     """
 
     count: int
@@ -80,9 +80,9 @@ def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
 
 
 def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
-    """Return header and uncompressed body of an entry of records.
+    """Return the header and the uncompressed body of an entry of records.
 
-    Raises `decode_entry`'s errors.
+    The errors are those of `decode_entry`.
     """
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]

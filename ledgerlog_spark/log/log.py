@@ -70,11 +70,12 @@ class Log:
     Attributes:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
-        host: Runs the machines of this log. Other APIs of the log use this object.
-        commits: The log's jobs and commits. Other APIs of the log use this object.
-        schema_commits: The log's commits that change columns. Other APIs of the log use this
-            object.
-        maintenance: The log's changes that are not commits. Other APIs of the log use this object.
+        host: The object that runs the machines of this log. Other APIs of the log use this object.
+        commits: The calls for the log's jobs and commits. Other APIs of the log use this object.
+        schema_commits: The calls for commits that change the log's columns. Other APIs of the log
+            use this object.
+        maintenance: The calls for changes of the log that are not commits. Other APIs of the log
+            use this object.
     """
 
     def __init__(self, host: LogHost) -> None:

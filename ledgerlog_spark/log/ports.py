@@ -51,7 +51,10 @@ class LedgerWriterHandle(Protocol):
         """
 
     async def close(self) -> LedgerMetadata:
-        """Close the ledger after the last append. After a retriable error, the caller may retry."""
+        """Close the ledger after the last append.
+
+        After a retriable error, the caller may close it again.
+        """
 
     def abandon(self) -> None:
         """Stop writing without closing the ledger."""
@@ -81,7 +84,7 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def is_closed(self) -> bool:
-        """Whether the end of the ledger is final."""
+        """Whether the ledger is closed, so that its end is final."""
 
     def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
         """Update `last_add_confirmed` and `is_closed`, and call `on_change` after each change."""
@@ -109,7 +112,7 @@ class LedgerReaderHandle(Protocol):
         """
 
     async def aclose(self) -> None:
-        """End the reads."""
+        """End all reads and followers of this handle."""
 
 
 class Ledgers(Protocol):

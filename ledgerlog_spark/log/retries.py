@@ -7,8 +7,8 @@ requests of a writer does not depend on the number of waiting writers. The queue
 If a writer cannot join the queue or waits too long, it pauses and tries again without the queue.
 
 The first writer in the queue has conflicts only with writers outside the queue. Each of these
-writers joins the queue after two conflicts. Every conflict means that another commit succeeded, so
-at least one writer always makes progress.
+writers joins the queue after two conflicts. Because every conflict means that another change
+succeeded, at least one writer always makes progress.
 """
 
 from __future__ import annotations

@@ -238,7 +238,10 @@ class Registration:
         await _until_alone(self._tree, name, places, foreign)
 
     async def unregister(self, bookie_id: str) -> None:
-        """Withdraw the announcement of a bookie. Do nothing if the bookie is not announced."""
+        """Delete the announcement of a bookie.
+
+        Do nothing if this object does not announce the bookie.
+        """
         announcement = self._announcements.pop(checked_bookie_id(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
@@ -360,7 +363,7 @@ class Registration:
         return found
 
     async def has_cluster(self) -> bool:
-        """Whether a bookie or `ledgerlog cluster init` has created the cluster."""
+        """Return whether a bookie or `ledgerlog cluster init` has created the cluster."""
         path = f"{self._root}/INSTANCEID"
         await self._tree.sync(self._root)
         return await znodes.get_or_none(self._tree, path) is not None
@@ -376,7 +379,7 @@ class Registration:
         await znodes.make_persistent(self._tree, self._cookies)
 
     async def sync(self) -> None:
-        """Make later reads at least as new as this moment."""
+        """Sync with the store, so that later reads return the present state or a newer state."""
         await self._tree.sync(self._root)
 
     async def close(self) -> None:

@@ -208,7 +208,7 @@ class ZnodeTree(Session, Protocol):
         """The estimated clock of the store. Every successful write of this session updates it."""
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """Data and version of a node.
+        """Return the data and the version of a node.
 
         Raises:
             NodeMissingError: The node does not exist in this replica of the store.

@@ -58,7 +58,10 @@ class BookieStorage(Protocol):
     """
 
     def add(self, request: StorageAdd, on_done: Callable[[Code], None]) -> None:
-        """Store a run of entries. `on_done` is called when the run is durable or refused."""
+        """Store a run of entries.
+
+        `on_done` is called when the run is stored durably, or refused.
+        """
 
     def read(self, request: ReadEntry, on_done: Callable[[Code, bytes | None], None]) -> None:
         """Read one stored entry.
@@ -85,7 +88,7 @@ class BookieStorage(Protocol):
         """Store an explicit LAC. `on_done` is called when the LAC is durable or refused."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Report a LAC to the watches. The storage need not store this LAC."""
+        """Report a LAC to the watches of a ledger. The storage need not store this LAC."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         """Call `on_change` whenever the LAC rises. Return a function that ends the watch."""

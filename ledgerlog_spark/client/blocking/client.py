@@ -107,7 +107,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
         Raises:
             LocalProtocolError: The client is closed, or the caller is on the event loop's thread.
-            Exception: The error of the coroutine.
+            Exception: The coroutine raised this error.
         """
         check_callback(work, "work")
         thread, client = self._connected()

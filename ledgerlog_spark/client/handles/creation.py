@@ -141,7 +141,7 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
 
 
 class DrawnIds:
-    """Ledger ids that a client got from the store and did not use. Each id can be used once.
+    """The ledger ids that a client got from the store and has not used. Each id can be used once.
 
     An id is never used for a second ledger, even if the first ledger was deleted. A bookie may
     still have entries of the first ledger, and recovery of the second ledger would find them,
@@ -177,7 +177,7 @@ class DrawnIds:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The bookies of a new ledger. `absent` are the bookies that are not registered."""
+    """The bookies of a new ledger. `absent` contains those of them that are not registered."""
 
     ensemble: tuple[str, ...]
     absent: tuple[str, ...] = ()

@@ -23,7 +23,10 @@ OPEN = -1
 
 
 class _End(NamedTuple):
-    """The known end of a ledger: LAC, length if closed, and largest LAC in its entries."""
+    """The known end of a ledger.
+
+    It consists of the LAC, the length if the ledger is closed, and the largest LAC in its entries.
+    """
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
@@ -72,10 +75,10 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """Forget a reported end at or after `absent_entry_id`, an entry that no replica has.
+        """Remove a reported end at or after the entry `absent_entry_id`, which no replica has.
 
-        The largest LAC in entries that were read is kept. If this LAC is at or after the absent
-        entry, the absent entry was confirmed and is lost.
+        The largest LAC that was read in entries then becomes the known end. If this LAC is at or
+        after the absent entry, the absent entry was confirmed and is lost.
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:

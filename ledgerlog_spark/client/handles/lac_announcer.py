@@ -99,7 +99,7 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Treat the writer as idle: after a failure, it does not send or confirm entries."""
+        """Treat the writer as idle, because it sends and confirms no entries after a failure."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 

@@ -146,8 +146,8 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        A follower keeps one watch of the metadata and one watch of a bookie. The follower sends no
-        requests while nothing changes.
+        A follower watches the metadata, and the LAC on one bookie. The follower sends no requests
+        while nothing changes.
 
         Args:
             on_change: Called on the event loop after a possible change of one of these values, and
@@ -175,8 +175,8 @@ class ReadHandle:
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Return the first entries of a range, up to the first entry that no follower has received.
 
-        The handle keeps only the entries that a follower received last. Entries that are missing in
-        the result may still be in the ledger, and the caller must read them.
+        The handle stores only the entries that a follower received last. Entries that are missing
+        in the result may still be in the ledger, and the caller must read them.
 
         Args:
             first_entry_id: The first entry of the range.
@@ -236,10 +236,10 @@ class ReadHandle:
         place: ReadPlace | None = None,
         slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a range, including the last entry, in batches, in order.
+        """Yield the entries of a range, including the last entry, in batches and in order.
 
         Entries are read ahead within the limits of the settings: at most 64 MiB by default. No
-        entry is omitted: the iteration ends after the last entry, or with an error.
+        entry is omitted, because the iteration ends only after the last entry, or with an error.
 
         Args:
             first_entry_id: The first entry of the range, at least 0.

@@ -132,7 +132,7 @@ class WriteHandle:
 
     @property
     def ensemble(self) -> tuple[str, ...]:
-        """The bookies that get new entries; empty if appends are no longer accepted."""
+        """The bookies of the newest fragment; empty if appends are no longer accepted."""
         return self.metadata.last_fragment.ensemble if self.is_writable else ()
 
     @property
@@ -165,7 +165,7 @@ class WriteHandle:
 
         Raises:
             LocalProtocolError: The payload is not bytes, or is too large; definite.
-            LedgerClosedError: The handle was closed before; definite.
+            LedgerClosedError: The handle was closed before this call; definite.
             LedgerFencedError: Another client recovers the ledger. The error is definite only if
                 this handle had received the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
@@ -223,7 +223,7 @@ class WriteHandle:
         continues if the waiting call is cancelled or interrupted, until the client is closed.
 
         Raises:
-            LedgerFencedError: Another client is recovering the ledger, and will close it.
+            LedgerFencedError: Another client is recovering the ledger, and will close the ledger.
             LedgerClosedError: Another client closed the ledger at another entry, or this handle's
                 client was closed before the ledger. In the second case, the error is definite only
                 if no close request was sent.

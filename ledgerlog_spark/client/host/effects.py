@@ -68,7 +68,7 @@ Reply = (
     | IdentitiesRead
     | TimerFired
 )
-"""Events that answer a request of the machine."""
+"""The events that answer a request of the machine."""
 
 
 def _brief_reply(event: ReadReplied | BatchReplied) -> str:

@@ -42,9 +42,9 @@ class Machine(Protocol):
 class EventQueue(ABC, Generic[E]):
     """The events of one machine. All methods must be called on the event loop's thread.
 
-    An error in the machine or in an effect ends the machine: `on_crash` is called once with the
-    error. `subject` names the machine in the message, and `about` contains the fields of the error.
-    `on_settled` is called each time after the last queued event was handled.
+    An error in the machine or in an effect ends the machine. In this case, `on_crash` is called
+    once with the error. `subject` names the machine in the message, and `about` contains the fields
+    of the error. `on_settled` is called each time after the last queued event was handled.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}

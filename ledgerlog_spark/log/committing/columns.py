@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.log.state.records import LogKind
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A new schema for a log.
+    """A new schema for a log, as `LogCommits` commits it.
 
     Attributes:
         schema: The schema, as an Arrow schema message.

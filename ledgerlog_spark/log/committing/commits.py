@@ -1,4 +1,4 @@
-"""Commits of jobs to one log (LOGS.md#K1)."""
+"""The calls with which jobs commit to one log (LOGS.md#K1)."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Leader:
                 leader.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other leaders took over repeatedly; retriable.
+            ConcurrentCommitError: Other clients became the leader at every attempt; retriable.
             LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
             NotEnoughBookiesError: There are too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
@@ -272,8 +272,8 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # A roll may be running. Then the oldest open ledger of the list is the earlier ledger,
-            # and this call waits for the end of the roll.
+            # A roll may already be running. If so, the oldest open ledger of the list is the
+            # earlier ledger, and this call waits for the end of the roll.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -331,7 +331,7 @@ class Leader:
         """Close the leader, and return the end offset of the log.
 
         When the call returns, all earlier appends are in the log, and every ledger is closed and
-        listed. A second call has the same result.
+        listed. A second call returns the same result.
 
         Raises:
             LeaderDeposedError: Another leader took over. All records before the field `end_offset`

@@ -48,7 +48,7 @@ class LeaderWriter:
         return CloseAnswered(request, metadata.last_entry_id, metadata.length)
 
     def abandon(self) -> None:
-        """Stop writing, and report nothing more."""
+        """Stop writing to the ledger, and report no more events."""
         self._is_broken = True
         self.handle.abandon()
 

@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class LeaderRows:
-    """The content of a log of rows with one schema. It has the methods of `LeaderRecords`."""
+    """The content of a log of rows with one schema.
+
+    The class has the methods of `LeaderRecords`.
+    """
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 

@@ -35,10 +35,10 @@ class CheckedLedger:
 
     Attributes:
         ledger_id: The ledger.
-        state: State of the ledger in its metadata; `missing` if the ledger has no metadata.
+        state: The state of the ledger in its metadata; `missing` if the ledger has no metadata.
         ranges: Number of the ledger's ranges in the list.
-        last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
-            log, because its entries are not listed yet.
+        last_entry_id: The highest entry of the ledger that the log lists. NO_ENTRY for an open
+            ledger of a leader log, because its entries are not listed yet.
         entries: Number of entries that were checked.
         copies: Number of copies of the checked entry that has the fewest copies.
         copies_wanted: Number of copies that each entry should have (the write quorum).
@@ -90,7 +90,7 @@ class LogCheck:
 
 
 class LogChecker:
-    """Checks one log, of either kind."""
+    """Checks one log, which may be transactional or a leader log."""
 
     def __init__(self, host: LogHost, own: Collection[int] | None = None) -> None:
         """Create a checker.

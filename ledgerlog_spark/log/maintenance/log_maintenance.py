@@ -80,7 +80,7 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 class LogMaintenance:
-    """The changes of a log that add no new rows."""
+    """The changes of a log that add no new rows, and the check of a log."""
 
     def __init__(self, host: LogHost, commits: LogCommits) -> None:
         self._host = host
@@ -110,7 +110,7 @@ class LogMaintenance:
         Args:
             position: The position or the offset of the first row to keep. It is at most the end of
                 the log. In a leader log, it is at most the first offset of the open ledgers.
-            on_progress: Called with the number of deleted ledgers.
+            on_progress: A function that is called with the number of deleted ledgers.
 
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
@@ -155,7 +155,8 @@ class LogMaintenance:
 
         Raises:
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Others changed the log too often; retriable.
+            ConcurrentCommitError: Other changes of the log succeeded first at every attempt;
+                retriable.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -264,7 +265,8 @@ class LogMaintenance:
             reads_entries: Whether entries are read. If false, no bookie is contacted.
             own_ledgers: Ids of all ledgers with the id of this log in their metadata, read before
                 this call. If it is None, the metadata of all ledgers of the cluster is read.
-            on_progress: Called with the number of checked ledgers and the number of all ledgers.
+            on_progress: A function that is called with the number of checked ledgers and the number
+                of all ledgers.
 
         Raises:
             LogNotFoundError: The log was deleted.

@@ -54,8 +54,9 @@ FAILED_SEALS_MAX = 64
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in which one pass removes expired versions of a log. The next pass
-continues."""
+"""Maximum number of steps in which one pass removes expired versions of a log.
+
+The next pass removes further expired versions."""
 
 ATTEMPTS_MAX = 20
 """Number of conflicts with other changes after which a pass leaves the remaining steps to the next

@@ -90,9 +90,9 @@ async def read_range(
 
 
 class BegunRange:
-    """The batches of a range.
+    """The batches of a range, whose read has begun.
 
-    The first batch is read in the background, before the caller takes it.
+    The first batch is read in the background, before the caller requests it.
 
     All methods must run on the event loop on which the object was created.
     """

@@ -39,7 +39,7 @@ class EndWatch:
         self._following.add_done_callback(self._on_end)
 
     def cancel(self) -> None:
-        """End the watch and the calls of `on_change`. A second `cancel` does nothing."""
+        """End the watch and the calls of `on_change`. A second call does nothing."""
         if self._is_cancelled:
             return
         self._is_cancelled = True

@@ -59,9 +59,9 @@ async def view(
 
     Args:
         first_offset: The offset of the first row that may be read.
-        seen_offset: An end of the log that any process found earlier. If `is_fresh` is true, the
-            view reaches this offset even if the bookies that answer do not have the newest LAC yet.
-            It ends before this offset only if records are lost.
+        seen_offset: An end offset of the log that any process found earlier. If `is_fresh` is true,
+            the view reaches this offset even if the bookies that answer do not have the newest LAC
+            yet. The view ends before this offset only if records are lost.
         known_version: The newest version that the caller knows. Only later versions are read. If it
             is None, only the versions with the commit times of the rows are read.
         known_schemas: Ids of the schemas that the caller knows.

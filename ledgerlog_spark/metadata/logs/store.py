@@ -144,7 +144,7 @@ class LogStore:
     async def delete_log(
         self, head: LogHead, version: Version, *, producers: Mapping[str, Version] | None = None
     ) -> Version:
-        """Delete a log: free its name and store the deletion in its head, in one transaction.
+        """Delete a log. One transaction frees its name, and stores the deletion in its head.
 
         MetadataVersionError is raised if the head has another version, or another log has the name.
         If `producers` is given, these producers are also deleted, and no job can begin afterwards.

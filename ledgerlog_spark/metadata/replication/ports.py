@@ -1,7 +1,7 @@
 """The interfaces of the stores of auto-recovery. They contain no paths.
 
-All calls run on the event loop of the tree. All loads are made after a sync. Every call may raise
-the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
+All calls run on the event loop of the tree. Each load syncs with the store before it reads. Every
+call may raise the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
 `MetadataFormatError` (a node is damaged, or a later release wrote it; the node is not changed).
 After a lost answer, the call itself finds out whether the change happened. If this fails, the call
 raises `MetadataUnknownError`.
@@ -228,7 +228,7 @@ class RecoverySwitch(Protocol):
 
 
 class AuditorVote(Protocol):
-    """One vote in the election of the auditor. It belongs to one session.
+    """One vote in the election of the auditor. A vote belongs to one session.
 
     Attributes:
         elected: An event that is set when this vote is the oldest vote.

@@ -60,7 +60,7 @@ class MemoryTree:
     def __init__(
         self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
-        """Create a session on the store `nodes`, or on a new store."""
+        """Create a session on the store `nodes`, or on a new store if `nodes` is None."""
         self.nodes = nodes or MemoryNodes()
         self.session_timeout_ms = session_timeout_ms
         """Time after which a caller need not wait longer until another session's node is
@@ -117,7 +117,7 @@ class MemoryTree:
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """Create a node. `make_parents` also creates missing ancestors, empty and persistent."""
+        """Create a node. If `make_parents` is true, also create missing ancestors."""
         if make_parents:
             await make_persistent(self, parent_of(path))
         outcome = await self._write_one(CreateNode(path, data, kind))
