@@ -54,7 +54,7 @@ class Code(Enum):
     `OK` means success. `NO_ENTRY` and `NO_LEDGER` report that the bookie does not have the entry or
     the ledger. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and `BAD_REQUEST` are refusals, so the request
     changed nothing. After every other code, the result is *unknown*. The bookie may or may not have
-    carried out the request, so the caller does not know whether an entry exists.
+    carried out the request, so it remains unknown whether an entry exists.
     """
 
     OK = "ok"

@@ -114,7 +114,7 @@ class LostMembers:
         writable = await self._services.bookies.writable.refreshed()
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
-        self._since |= dict.fromkeys(lost, now_s)  # they are reported again after this time
+        self._since |= dict.fromkeys(lost, now_s)  # so that they are due again after LOST_SECONDS
         self._writable = frozenset(writable)
         return [name for name in lost if self._writers_of(name)]
 

@@ -122,7 +122,7 @@ class LogHost:
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
-        """Give the retries of one change of the log.
+        """Yield the retries of one change of the log.
 
         After the change, the writer leaves the queue.
         """

@@ -37,7 +37,7 @@ class Logs:
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
         """Create an object for the logs of `store`. `random` varies the pauses before retries.
 
-        If it is None, each log gets its own generator.
+        If `random` is None, each log gets its own generator.
         """
         self.store = store
         self._random = random

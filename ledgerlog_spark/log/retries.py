@@ -91,7 +91,7 @@ class Retries:
     async def end(self) -> None:
         """Leave the queue, if this writer is in the queue.
 
-        Then no other writer waits for this writer.
+        After that, no other writer waits for this writer.
         """
         name, self._name = self._name, None
         if name is not None:

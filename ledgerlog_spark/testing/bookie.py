@@ -1,4 +1,4 @@
-"""The storage of a bookie in memory, with the interface `in_process.BookieStorage`.
+"""The storage of a bookie in memory, with the interface that a bookie's connections use.
 
 `tests/contract/test_transport.py` checks this storage and the real storage with the same tests.
 """

@@ -2,8 +2,8 @@
 
 A blocking object has an asyncio object, its *twin*. The blocking object has the same methods as its
 twin, and runs each call on the event loop with the twin. Any thread except the event loop's thread
-may call these methods. The body of a blocking class contains, for example, `commit =
-derived(Log.commit)`. For such a method, mypy and `help()` show the parameters, the result and the
+may call these methods. For example, `commit = derived(Log.commit)` in the body of a blocking class
+creates such a method. For this method, mypy and `help()` show the parameters, the result and the
 docstring of the coroutine.
 """
 

@@ -40,8 +40,9 @@ The number is limited because a bookie without a control service never accepts a
 """
 
 TIMER_SLACK_MS = 1.0
-"""Milliseconds by which the end of `explicit_lac_ms` may come early, because another timer for this
-rest would cost more."""
+"""Milliseconds before the end of `explicit_lac_ms` at which the writer already counts as idle.
+
+Another timer for the remaining time would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:

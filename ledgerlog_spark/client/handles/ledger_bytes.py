@@ -39,7 +39,7 @@ class LedgerBytes:
     def add_run(self, effect: SendAdd) -> AddRun:
         """Return the add request of a run for one bookie.
 
-        All requests of a run share encoded bytes.
+        All requests of a run share the same encoded bytes.
         """
         run = effect.run
         whole = run.attachment

@@ -189,9 +189,9 @@ class WriteHandle:
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
         """Append several entries, wait until Qa bookies have them on disk, and return their ids.
 
-        After a failure, the recovered ledger may contain the first entries of the batch without the
-        other entries. An empty batch returns an empty range and sends nothing. The errors are those
-        of `append`.
+        The errors are those of `append`. After a failure, the recovered ledger may contain the
+        first entries of the batch without the other entries. An empty batch returns an empty range
+        and sends nothing.
         """
         future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)

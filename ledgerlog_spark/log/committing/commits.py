@@ -91,28 +91,22 @@ class LogCommits:
     ) -> Job:
         """Create the job of a batch, and make its run the current run of the producer.
 
-        The driver of a job makes this call once, and sends the result to the tasks. The commit also
-        needs the result.
+        The driver of a job makes this call once, and sends the result to the tasks.
 
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
             mode: Whether the rows are appended, or replace the rows of the log.
-            app: The id of the producer. If it is None, a new UUID is used, so the batch is never a
-                duplicate.
+            app: Id of the producer. If None, it is a new UUID, so the batch is never a duplicate.
             batch_id: Number of the batch, at least 0.
             run: The id of the query run. If it is None, a UUID is created.
-            kind: The kind of the job. It decides what happens if the app has already committed this
-                batch or a later batch: a batch job is skipped, and a stream gets an error for an
-                older batch.
-            overwrite_if_changed: Whether to overwrite even rows that other jobs commit after this
-                call.
+            kind: If the app has already committed this batch or a later batch, a batch job is
+                skipped, and a stream gets an error for an older batch.
+            overwrite_if_changed: Whether to overwrite rows that other jobs commit after this call.
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
             planned: The state of the log when the caller chose `schema`; by default, the present
                 state. If another job has changed the schema since then, the commit fails.
-            expected_version: The version that the log must have at the commit. If it is None, the
-                log may have any version.
-            is_log_new: Whether the caller created the log for this job, so that `abort` deletes the
-                log.
+            expected_version: The version that the log must have at the commit, or None.
+            is_log_new: Whether the log was created for this job, so that `abort` deletes it.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.

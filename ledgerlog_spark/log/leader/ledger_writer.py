@@ -57,7 +57,7 @@ class LeaderWriter:
     def on_sent(self, entries: int, size_bytes: int) -> None:
         """Do nothing.
 
-        The room in the queue is not needed here, because the leader limits the entries in flight.
+        This listener needs no such report, because the leader itself limits the entries in flight.
         """
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:

@@ -427,8 +427,8 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The restore has already succeeded or failed, so an error of the release is ignored. In
-            # this case, the sweeper deletes the producer.
+            # The restore has already succeeded or failed, so an error of the release is ignored.
+            # After such an error, the sweeper deletes the producer.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result

@@ -62,9 +62,9 @@ async def view(
         seen_offset: An end offset of the log that any process found earlier. If `is_fresh` is true,
             the view reaches this offset even if the bookies that answer do not have the newest LAC
             yet. The view ends before this offset only if records are lost.
-        known_version: The newest version that the caller knows. Only later versions are read. If it
-            is None, only the versions with the commit times of the rows are read.
-        known_schemas: Ids of the schemas that the caller knows.
+        known_version: The newest version that the caller has read. Only later versions are read. If
+            it is None, only the versions with the commit times of the rows are read.
+        known_schemas: Ids of the schemas that the caller has read.
         is_fresh: Whether the view must be current. If false, the call sends one request fewer, but
             the view may lack existing rows.
     """

@@ -187,7 +187,10 @@ class RecordReader(Generic[T]):
     def _all_parts(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> Iterator[AsyncGenerator[list[T], None]]:
-        """Yield readers of the listed ledgers. An open ledger is followed until it is closed."""
+        """Yield a generator of records for each listed ledger.
+
+        An open ledger is followed until it is closed.
+        """
         yield from self._listed_parts(view, cursor)
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:

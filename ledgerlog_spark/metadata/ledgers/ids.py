@@ -184,9 +184,9 @@ class LedgerIds:
         )
 
     def _remove_later(self, paths: list[str]) -> None:
-        """Begin to delete the ephemeral nodes before the session ends.
+        """Begin to delete the ephemeral nodes now.
 
-        The directory stays small.
+        Otherwise they would stay until the session ends, and the directory would be large.
         """
         task = asyncio.get_running_loop().create_task(self._remove(paths))
         self._removals.add(task)

@@ -134,7 +134,7 @@ class LedgerStore:
             except znodes.TransactionFailedError as failure:
                 if not isinstance(failure.cause, znodes.NodeMissingError | MetadataVersionError):
                     raise failure.cause from failure
-                # the reads of the next attempt show what has changed
+                # the reads of the next attempt show the change
             except MetadataUnknownError as error:
                 lost = error
             except LedgerLogError as error:

@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 
 @dataclass(frozen=True, slots=True)
 class CandidateLook:
-    """The result of a look for a candidate, and the id of the session that read it.
+    """The result of `CandidateNodes.look`, with the id of the session that read the nodes.
 
     Attributes:
         session_timeout_ms: The time for which the nodes of a dead client's session stay.

@@ -376,7 +376,7 @@ class CheckTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BookieIdentity:
-    """Values of a bookie id that change if another bookie gets the id, or entries may be lost.
+    """Values that change if another bookie gets the id `bookie_id`, or if entries may be lost.
 
     Attributes:
         bookie_id: The bookie.

@@ -1,4 +1,4 @@
-"""Passes calls from threads to the event loop. The order of the calls is kept."""
+"""Passes calls from threads to the event loop, which runs the calls in their order."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ _logger.addHandler(logging.NullHandler())
 
 
 class _Client(KazooClient):  # type: ignore[misc]
-    """A kazoo client that still knows the newest transaction id when it begins a new session.
+    """A kazoo client that keeps the newest transaction id when it begins a new session.
 
     The client sends this id to the server. A server that does not have this transaction refuses the
     session. Otherwise a read could return an older state than a read of an earlier session. When
@@ -186,7 +186,7 @@ class ZookeeperSession:
 
     @property
     def requests_sent(self) -> int:
-        """Number of requests so far: reads, writes, transactions, syncs and settings of watches.
+        """Number of requests so far: reads, writes, transactions, syncs and requests for watches.
 
         Each request is a round trip. Pings and the requests that begin a session are not counted.
         """

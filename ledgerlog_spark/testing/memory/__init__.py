@@ -1,4 +1,4 @@
-"""A tree of nodes in memory. A test can make it fail in the ways in which a real ensemble fails.
+"""A tree of nodes in memory. A test can cause the failures that a real ensemble has.
 
 - `tree`: one session with the tree. `nodes`: the nodes that all sessions share.
 """

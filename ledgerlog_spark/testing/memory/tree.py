@@ -44,7 +44,7 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 class Fault(Enum):
-    """The ways in which a write can fail."""
+    """A failure of a write, which a test can cause."""
 
     NOT_SENT = "not_sent"
     REQUEST_LOST = "request_lost"
