@@ -54,7 +54,7 @@ class AppendListener(Protocol):
 
 
 class RunMachine(Protocol):
-    """The part of a machine that limits the runs in flight."""
+    """The property with which a machine limits the runs in flight."""
 
     @property
     def can_add(self) -> bool:

@@ -39,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WatchedMember(Protocol):
-    """The part of a writer that this module uses."""
+    """The attributes and methods of a writer that this module uses."""
 
     @property
     def ensemble(self) -> tuple[str, ...]:
@@ -57,7 +57,7 @@ class LostMembers:
     def __init__(
         self, services: Services, writers: Callable[[], Collection[WatchedMember]]
     ) -> None:
-        """Create an object that reads nothing before `begin`."""
+        """Create an object that checks nothing before `begin`."""
         self._services = services
         self._writers = writers
         self._since: dict[str, float] = {}  # bookie -> time of the first check without it

@@ -279,7 +279,7 @@ class LogHost:
         return m.Written(effect.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
-        """Seal and delete a ledger that no version can list any more, then delete its mark.
+        """Seal and delete a ledger that no version can list any more, and then delete its mark.
 
         The seal stops a writer that still appends. Return whether the ledger was deleted. It is not
         deleted if it could not be sealed, or if it is open and `may_seal` is false. After a

@@ -1,7 +1,7 @@
 """Creates a cluster, and deletes all nodes of a cluster.
 
 A cluster consists of the nodes below its root, and of the nodes below the roots of ledgerlog's own
-trees (`OWN_TREES`). The path of such a root is the path of the cluster's root with a suffix.
+trees (`OWN_TREES`). The path of such a root is the path of the cluster's root followed by a suffix.
 
 One transaction creates a cluster. Therefore two programs cannot create the same cluster, and a
 cluster never exists in part. A deletion takes many requests. Its first transaction succeeds only if

@@ -127,7 +127,7 @@ class Inbox:
         return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Free the room of entries that were sent or refused. Called on the loop."""
+        """Give back the room of entries that were sent or refused. Called on the loop."""
         with self.condition:
             self._entries -= entries
             self._size_bytes -= size_bytes
@@ -146,7 +146,7 @@ class Inbox:
 
 
 class Appender(Protocol):
-    """An object with a queue for appends, such as `WriteHandle` and `Leader`."""
+    """An object with a queue of appends, such as `WriteHandle` or `Leader`."""
 
     @property
     def queue(self) -> AppendQueue:

@@ -98,9 +98,9 @@ class ReadHandle:
     def last_add_confirmed(self) -> int:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
-        For a closed ledger, this value is the last entry. For an open ledger, the value may lag
-        until `refresh`. When this handle is opened or refreshed, the value is at least as large as
-        each value that other handles of the client have found before.
+        For a closed ledger, this value is the last entry. For an open ledger, the value may be too
+        small until the next `refresh`. When this handle is opened or refreshed, the value is at
+        least as large as each value that other handles of the client have found before.
         """
         return self._last_add_confirmed
 

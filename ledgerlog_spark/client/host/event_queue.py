@@ -3,9 +3,9 @@
 It gives the machine one event at a time, and runs timers and tasks. If an event arrives while
 `handle` of the machine runs, the event waits until `handle` has returned. An exception in a machine
 is a bug of ledgerlog. The host reports the exception once, together with the last events, and never
-calls the machine again. Some errors of the metadata store, such as a refusal by an access list,
-have no matching reply event. Such an error also ends the machine. The host reports the error with
-its type and message, but never as definite.
+calls the machine again. For some errors of the metadata store, such as a refusal by an access list,
+there is no reply event. Such an error also ends the machine. The host reports the error with its
+type and message, but never as definite.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ act at the same time."""
 
 
 class Machine(Protocol):
-    """The common part of the protocol's machines."""
+    """The method that all machines of the protocol have."""
 
     def handle(self, event: Any, /) -> Sequence[Any]:
         """Handle one event, and return the effects."""

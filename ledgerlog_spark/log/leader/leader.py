@@ -1,10 +1,10 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J15).
 
-The leader gathers records into an entry. The entry is sent when it has the maximum size or number
-of records, when the linger has ended, or when no entry is in flight. Therefore a single append is
-sent immediately. The linger is the longest time for which a record waits for further records. Each
-entry is compressed only once. The machine assigns an offset and a ledger to the entry. If this
-ledger fails, the machine assigns another ledger to the entry.
+The leader gathers records until they form an entry. The entry is sent when it has the maximum size
+or number of records, when the linger has ended, or when no entry is in flight. Therefore a single
+append is sent immediately. The linger is the longest time for which a record waits for further
+records. Each entry is compressed only once. The machine assigns an offset and a ledger to the
+entry. If this ledger fails, the machine assigns another ledger to the entry.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class LogCheck:
         log: Name of the log.
         ledgers: Every listed ledger, in ascending order of ids.
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
-        marked: Ledgers that no version lists and that will be deleted.
+        marked: Ledgers that no version lists, and that the sweeper will delete.
         orphans: Ledgers with the id of this log in their metadata, but without an item, a
             registration or a mark. Ledgers that were created in the last minute are omitted,
             because a leader may list them soon.

@@ -110,7 +110,8 @@ async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
     """Return one complete version of the log, by default the newest. Raises the errors of `state`.
 
     A leader log has no versions. The snapshot of a leader log ends with the records that are
-    readable now. Each open ledger is an item that ends at its last add confirmed.
+    readable now. It contains each open ledger as an item that ends at the last add confirmed of the
+    ledger.
 
     Raises:
         VersionNotAvailableError: The version never existed, was truncated, or expired. The field

@@ -104,9 +104,9 @@ class RecordLog:
     def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. A record is delivered within 100 ms of its acknowledgement, even if no record is
-        appended after it.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. A record is delivered within 100 ms of its acknowledgement, even if no
+        record is appended after it.
 
         Args:
             start: A position or an offset, which may be after the present end. If it is None, the
@@ -136,9 +136,9 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """Yield all rows from `start` on, and each new row soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. The arguments and errors are the same as for `tail`, but the log must be a log of
-        rows.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. The arguments and errors are the same as for `tail`, but the log must be a
+        log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 

@@ -117,9 +117,9 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. While no record is appended, a tail sends no request (LOGS.md#H5). Raises the
-        errors of `RecordLog.tail`.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. While no record is appended, a tail sends no request (LOGS.md#H5). Raises
+        the errors of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)

@@ -135,7 +135,7 @@ class ReplicationMarks:
         return ledger_id if name in names else None
 
     async def _make_ready(self) -> None:
-        """Create the nodes that Apache's daemons expect, once for each object."""
+        """Create the nodes that Apache's daemons need. Only the first call sends requests."""
         if self._is_ready:
             return
         path = self._root + LAYOUT

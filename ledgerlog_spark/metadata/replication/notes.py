@@ -111,7 +111,7 @@ class NodeNotes(Generic[Note]):
     def watch(self, on_change: OnChange) -> CancelWatch:
         """Implements `LedgerNotes.watch`.
 
-        The watch reports only the first note in each directory.
+        The watch reports only the first note that is created in each directory.
         """
         return self._tree.watch_children(self._directory, on_change)
 

@@ -1,8 +1,8 @@
 """The nodes of `MemoryTree`, in one dictionary.
 
 They stand for the contents of a ZooKeeper ensemble. This module is synchronous and uses one thread.
-In this module, a session is only the owner of ephemeral nodes. `tree` adds the delays and failures
-of a session.
+In this module, a session is only the owner of ephemeral nodes. The module `tree` adds the delays
+and failures of a session.
 """
 
 from __future__ import annotations
