@@ -164,7 +164,7 @@ class Log:
         """Fence, recover and close a ledger of this log. All entries that the log lists stay.
 
         Args:
-            ledger_id: The ledger.
+            ledger_id: Id of the ledger.
             password: The ledger's password.
 
         Raises:

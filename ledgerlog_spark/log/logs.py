@@ -197,7 +197,7 @@ class Logs:
         """Fence, recover and close any ledger. All entries of the ledger that a log lists stay.
 
         Args:
-            ledger_id: The ledger.
+            ledger_id: Id of the ledger.
             password: The ledger's password.
 
         Raises:

@@ -38,7 +38,7 @@ class LedgerWriterHandle(Protocol):
 
     @property
     def id(self) -> int:
-        """The ledger."""
+        """The id of the ledger."""
 
     @property
     def is_writable(self) -> bool:
@@ -73,7 +73,7 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def id(self) -> int:
-        """The ledger."""
+        """The id of the ledger."""
 
     @property
     def last_add_confirmed(self) -> int:

@@ -26,7 +26,7 @@ class Record(NamedTuple):
         value: The appended bytes.
         append_time_ms: The time when the leader accepted the record, by the store's clock, in
             milliseconds since 1970-01-01 UTC. A later record never has an earlier time.
-        ledger_id: The ledger that stores the record.
+        ledger_id: Id of the ledger that stores the record.
         entry_id: The entry that stores the record, perhaps together with other records.
         log_id: Id of the log.
     """

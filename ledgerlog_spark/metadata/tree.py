@@ -72,16 +72,16 @@ ZooKeeper itself limits each packet to 1 MiB."""
 class NodeMissingError(MetadataError):
     """The node does not exist, or the parent of a new node does not exist.
 
-    `path` names the node.
+    The field `path` is the path of the node.
     """
 
 
 class NodeExistsError(MetadataError):
-    """A node with this path already exists. `path` names the node."""
+    """A node with this path already exists. The field `path` is the path of the node."""
 
 
 class NodeNotEmptyError(MetadataError):
-    """The node has children and cannot be deleted. `path` names the node."""
+    """The node has children and cannot be deleted. The field `path` is the path of the node."""
 
 
 class TransactionFailedError(MetadataError):

@@ -56,7 +56,7 @@ class AddFuture(concurrent.futures.Future[T]):
             timeout: Maximum time in seconds. If it is None, the call waits until the append ends.
 
         Raises:
-            TimeoutError: The append did not end in time. It continues.
+            TimeoutError: The append did not end in time. The append continues.
             LocalProtocolError: A callback called this method before the append ended.
             LedgerLogError: The append failed.
         """

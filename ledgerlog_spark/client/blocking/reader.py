@@ -25,7 +25,7 @@ class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
     handle at its end.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
     """
 
     def __init__(self, handle: ReadHandle, thread: LoopThread) -> None:

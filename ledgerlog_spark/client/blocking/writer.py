@@ -223,7 +223,7 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     end.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
     """
 
     def __init__(self, handle: WriteHandle, thread: LoopThread, settings: ClientSettings) -> None:

@@ -87,7 +87,7 @@ class LedgerFollower:
         return self._is_over
 
     def cancel(self) -> None:
-        """Stop following, and never call `on_change` after that. Idempotent."""
+        """Stop following, and never call `on_change` after that. A second call does nothing."""
         self._is_over = True
         self._cancel_record()
         self._drop_lac()

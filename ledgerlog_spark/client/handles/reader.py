@@ -62,7 +62,7 @@ class ReadHandle:
     All methods must be called on the thread of the client's event loop.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
         metadata: The metadata that was read last. If it is outdated, a read of entries updates it.
     """
 

@@ -57,7 +57,7 @@ class WriteHandle:
     continues and keeps its entry id.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
         queue: The appends that are not acknowledged. The blocking API uses the queue directly.
     """
 

@@ -350,7 +350,7 @@ class StallWatch:
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Stop watching: `on_stall` is not called any more. Idempotent."""
+        """Stop watching: `on_stall` is not called any more. A second call does nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

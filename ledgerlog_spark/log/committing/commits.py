@@ -306,7 +306,7 @@ class LogCommits:
         """Return whether the producer has committed this batch or a later batch. Change nothing.
 
         Args:
-            app: The producer.
+            app: Id of the producer.
             batch_id: Number of the batch, at least 0.
 
         Raises:

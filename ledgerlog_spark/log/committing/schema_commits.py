@@ -23,7 +23,7 @@ ATTEMPTS_MAX = 10
 
 
 class SchemaCommits:
-    """Commits changes of the columns of a log, and of the metadata of columns.
+    """Commits changes of the columns of a log, and of the metadata of its columns.
 
     All methods run on the client's event loop.
     """

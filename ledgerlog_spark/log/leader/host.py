@@ -245,7 +245,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
             outcome, _ = await outcome_of(self._candidates.join(effect.claim))
         except NodeMissingError:
             outcome = MetadataOutcome.GONE
-        if not self._watches:  # the leader ended meanwhile
+        if not self._watches:  # the leader ended during the join
             await self._leave(effect.claim)
         return CandidatesJoined(effect.request, outcome)
 

@@ -34,7 +34,7 @@ class CheckedLedger:
     """One listed ledger.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         state: The state of the ledger in its metadata; `missing` if the ledger has no metadata.
         ranges: Number of the ledger's ranges in the list.
         last_entry_id: The highest entry of the ledger that the log lists. NO_ENTRY for an open

@@ -36,7 +36,7 @@ async def read_range(
     """Read entries of a listed range, including the last entry, in batches and in order.
 
     Args:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         first_entry_id: The first entry to read, not below the first entry of the range.
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.

@@ -21,7 +21,7 @@ class RowBatch(NamedTuple):
         rows: The appended rows, with the columns of the log.
         append_time_ms: The time when the leader accepted the rows, by the store's clock, in
             milliseconds since 1970-01-01 UTC. A later batch never has an earlier time.
-        ledger_id: The ledger that stores the rows.
+        ledger_id: Id of the ledger that stores the rows.
         entry_id: The entry that stores the rows, perhaps together with other rows.
         log_id: Id of the log.
     """

@@ -29,7 +29,7 @@ class WalkedLedger:
     """One ledger of a walk.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         found: The metadata of the ledger and its version. If the metadata cannot be decoded, this
             is the error, and the walk continues.
     """

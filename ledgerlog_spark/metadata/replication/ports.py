@@ -30,7 +30,7 @@ class Mark:
     """One ledger in the queue of ledgers with lost bookies. Apache's workers use the same queue.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         replicas: Ids of the bookies that were lost, without repetition.
         created_ms: Creation time by the clock of the auditor, only as information for people. None
             if the mark contains no time.
@@ -379,7 +379,7 @@ class BookieIdentity:
     """Values that change if another bookie gets the id `bookie_id`, or if entries may be lost.
 
     Attributes:
-        bookie_id: The bookie.
+        bookie_id: Id of the bookie.
         cookie: The version of the bookie's cookie.
         directories: The id of each directory, and the number of times that the directory may have
             lost entries, from the bookie's record (`KnownBookie`). None for a bookie of Apache,
