@@ -41,8 +41,8 @@ _logger = logging.getLogger(__name__)
 class WritableBookies:
     """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    If a bookie registers or leaves, the cache contains the change a moment later. If the cache has
-    too few bookies, the caller must read the list again.
+    When a bookie becomes writable or is no longer writable, the cache changes a moment later. If
+    the cache has too few bookies, the caller must read the list again.
     """
 
     def __init__(self, registration: Registration) -> None:

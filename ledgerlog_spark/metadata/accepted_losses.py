@@ -27,7 +27,7 @@ from ledgerlog_spark.wire.ledger_loss import (
 class AcceptedLosses:
     """The accepted losses of the cluster at one root.
 
-    Each bookie has at most one record for a ledger.
+    Each bookie has at most one record for a ledger, of its newest accepted loss.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
