@@ -9,7 +9,7 @@
         with client.open_log("orders", lead=True) as log:
             position = log.append(b"record")
 
-Each public name is imported at its first use. So the import of the package itself is fast.
+Each public name is imported at its first use, so the import of the package itself is fast.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Import a public name at its first use, and keep the name."""
+    """Import a public name at its first use, and store it in this module."""
     if name in _MODULES:
         return importlib.import_module(f"{__name__}.{name}")
     if name in _WHERE:

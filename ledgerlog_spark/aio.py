@@ -18,11 +18,11 @@ async def connect(uri: str | None = None, *, settings: ClientSettings | None = N
         uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
             variable `LEDGERLOG_METADATA_SERVICE_URI`. If this variable is not set, the default is
             `zk://localhost:2181/ledgers`.
-        settings: Time-outs and limits; if it is None, the defaults are used.
+        settings: Time-outs and limits of the client. If it is None, the defaults are used.
 
     Raises:
-        ConfigurationError: The URI is wrong. No I/O was done.
-        LocalProtocolError: `settings` has another type. No I/O was done.
+        ConfigurationError: The URI is wrong. No request was sent.
+        LocalProtocolError: `settings` has another type. No request was sent.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
     return await open_client(uri, settings)

@@ -1,6 +1,6 @@
 """Calls a function of a user or of another component, such as a user's `on_change`.
 
-An exception in that function must not stop the caller, and must not be lost. So the exception is
+An exception in such a function must not stop the caller, and must not be lost. Therefore it is
 reported to the event loop's exception handler, like an exception in a callback of asyncio. The
 default handler logs the exception.
 """

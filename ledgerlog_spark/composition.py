@@ -1,4 +1,7 @@
-"""The composition root. Only this module connects hosts of machines to transports and stores."""
+"""The composition root.
+
+Only this module combines the hosts of machines with transports and stores.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +24,10 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 
 def service_uri(*given: str | None) -> str:
-    """Return the first URI in `given`, or else the environment's URI, or else the default URI.
+    """Return the first URI in `given`, or else the URI of the environment, or else the default URI.
 
     Only the environment of this process is read. Spark's Python processes have the environment of
-    the JVM, so they lack a variable that was set after the JVM started.
+    the JVM, so they do not have a variable that was set after the start of the JVM.
     """
     return next(filter(None, (*given, os.environ.get(SERVICE_URI_VARIABLE), SERVICE_URI_DEFAULT)))
 
@@ -39,12 +42,12 @@ async def _open_stores(uri: str | None, settings: ClientSettings) -> MetadataSto
 
 
 def client_on(stores: MetadataStores, transport: BookieTransport) -> LedgerClient:
-    """Return a client of ledgers. It never closes the given stores and transport."""
+    """Return a client of ledgers. The client never closes the given stores and transport."""
     return LedgerClient(services_on(stores, transport))
 
 
 def log_client_on(stores: MetadataStores, transport: BookieTransport) -> LogClient:
-    """Return a client of logs. It never closes the given stores and transport."""
+    """Return a client of logs. The client never closes the given stores and transport."""
     return LogClient(services_on(stores, transport))
 
 
@@ -81,11 +84,11 @@ def connect(uri: str | None = None, *, settings: ClientSettings | None = None) -
         uri: For example `zk://127.0.0.1:2181/ledgers`. The default is the value of the environment
             variable `LEDGERLOG_METADATA_SERVICE_URI`. If this variable is not set, the default is
             `zk://localhost:2181/ledgers`.
-        settings: Time-outs and limits; if it is None, the defaults are used.
+        settings: Time-outs and limits of the client. If it is None, the defaults are used.
 
     Raises:
-        ConfigurationError: The URI is wrong. No I/O was done.
-        LocalProtocolError: `settings` has another type. No I/O was done.
+        ConfigurationError: The URI is wrong. No request was sent.
+        LocalProtocolError: `settings` has another type. No request was sent.
         MetadataUnavailableError: ZooKeeper did not answer within `connect_timeout_ms`.
     """
     check_optional("settings", settings, ClientSettings)

@@ -37,10 +37,10 @@
     │   └── DataLossError              rows to read were deleted, or data is lost
     └── InternalError                  a bug of ledgerlog
 
-If `retriable` is true, the same call may succeed later without a change. If `definite` is true, the
-operation certainly did not happen. If `definite` is false, the operation may have happened or may
-still happen. `retriable` and `definite` are class attributes that an instance may override. All
-errors can be pickled, because Spark sends them between processes.
+If `retriable` is true, the same call may succeed later without any change by the caller. If
+`definite` is true, the operation certainly did not happen. If `definite` is false, the operation
+may have happened or may still happen. `retriable` and `definite` are class attributes that an
+instance may override. All errors can be pickled, because Spark sends them between processes.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def _rebuild(
 
 
 class ConfigurationError(LedgerLogError, ValueError):
-    """A wrong option, setting or argument.
+    """An option, a setting or an argument is wrong.
 
     The message contains its name, and usually the valid values.
     """
@@ -149,7 +149,7 @@ class LedgerRecoveryError(LedgerError):
 
 
 class NeedsOperatorError(LedgerError):
-    """Closing the ledger now could cut off acknowledged entries, so an operator has to decide."""
+    """A close of the ledger could lose acknowledged entries, so an operator has to decide."""
 
 
 class UnauthorizedError(LedgerError):
@@ -270,7 +270,7 @@ class LeaderTimeoutError(LogError):
 
 
 class LogTimeoutError(LogError):
-    """The change of a log took too long. After this error, the call changes nothing more.
+    """The change of a log took too long. After this error, the call makes no further change.
 
     If `definite` is true, nothing was changed. A commit that may have succeeded raises
     `CommitUnknownError` instead.
@@ -305,7 +305,7 @@ class PositionNotAvailableError(LogError):
 
 
 class DataLossError(LogError):
-    """Rows to read were truncated, overwritten or deleted, or data of the log is lost."""
+    """Rows that must be read were truncated, overwritten or deleted, or data of the log is lost."""
 
 
 class InternalError(LedgerLogError):

@@ -1,4 +1,4 @@
-"""Log lines of a service. A separate thread writes them, so no caller waits for the output."""
+"""Writes the log lines of a service on a separate thread, so no caller waits for the output."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 WAITING_BYTES_MAX: Final = 1 << 20
 LINE_BYTES_MAX: Final = 1 << 16
-"""Maximum size of a line; a longer line is cut."""
+"""Maximum bytes of a line. Of a longer line, only the first bytes are written."""
 LINE_COST_BYTES: Final = 100
-"""Memory that is counted for each waiting line in addition to its bytes."""
+"""Bytes that are counted for each waiting line in addition to the bytes of its text."""
 DRAIN_SECONDS: Final = 1.0
-"""Maximum time that a process waits at its end until its lines are written."""
+"""Maximum time in seconds for which a process waits at its end until its lines are written."""
 
 
 class LogLines(io.TextIOBase):
-    """A text stream whose `write` never waits. So code on the event loop may call `write`.
+    """A text stream whose `write` never waits, so code on the event loop may call `write`.
 
     A pipe that is not read, a terminal that is stopped and a slow disk block only the thread of
     this object. At most `WAITING_BYTES_MAX` bytes of lines wait for the thread. Further lines are
-    dropped. After dropped lines, the thread first writes a line with their number. A line is also
-    dropped if the pipe has no reader or the disk is full.
+    dropped. When lines were dropped, the thread writes a line with their number before the next
+    line. A line is also dropped if the pipe has no reader or the disk is full.
 
     Args:
-        descriptor: The file descriptor that lines are written to, blocking or non-blocking.
-            `LogLines` never closes this descriptor.
-        report: Creates the line with the number of dropped lines.
+        descriptor: The file descriptor to which lines are written. It may be blocking or
+            non-blocking. `LogLines` never closes this descriptor.
+        report: A function that returns the line about a number of dropped lines.
 
     Attributes:
         dropped: Number of lines that were dropped.
@@ -72,13 +72,13 @@ class LogLines(io.TextIOBase):
         return True
 
     def fileno(self) -> int:
-        """Return the file descriptor that the lines are written to."""
+        """Return the file descriptor to which the lines are written."""
         return self._descriptor
 
     def drain(self, timeout_seconds: float | None = DRAIN_SECONDS) -> bool:
-        """Wait until all lines are written, and return True.
+        """Wait until all lines are written. Return whether they were written before the time-out.
 
-        If the time-out ends the wait, return False. If it is None, there is no time-out.
+        If `timeout_seconds` is None, there is no time-out.
         """
         with self._changed:
             return self._changed.wait_for(
@@ -109,8 +109,8 @@ class LogLines(io.TextIOBase):
             try:
                 left = left[os.write(self._descriptor, left) :]
             except BlockingIOError:
-                # The descriptor is non-blocking, perhaps because a process that shares it has made
-                # it so. So wait until it is writable.
+                # The descriptor is non-blocking. Perhaps another process that shares it has set
+                # this mode. Wait until the descriptor is writable.
                 poll = select.poll()
                 poll.register(self._descriptor, select.POLLOUT)
                 poll.poll()

@@ -18,11 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 NO_ENTRY = -1
-"""The entry id that means "no entry": the last entry of an empty ledger, or the LAC before any add.
+"""The entry id that means "no entry".
+
+It is used as the last entry of an empty ledger, and as the LAC of a ledger without entries.
 """
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"
-"""The environment variable with the URI of a cluster's ZooKeeper."""
+"""The name of the environment variable with the metadata service URI of a cluster."""
 
 SERVICE_URI_DEFAULT = "zk://localhost:2181/ledgers"
 
@@ -36,23 +38,23 @@ SLICED_ENTRIES_MAX = 1_024
 SLICE_RANGES_MAX = 8_192
 """Maximum number of byte ranges in one request for slices."""
 PASSWORD_SIZE_BYTES_MAX = 1_024
-"""Maximum size of a new ledger's password. The limit is small, because the metadata of each ledger
-contains the password.
+"""Maximum bytes of a new ledger's password.
 
-Ledgers that other programs created may have longer passwords."""
+The limit is small, because the metadata of each ledger contains the password. Ledgers that other
+programs created may have longer passwords."""
 
 
 PLACE_NAME_LENGTH_MAX = 255
-"""Maximum length of the name of a rack or region."""
+"""Maximum number of characters in the name of a rack or region."""
 
 
 class Code(Enum):
-    """The outcome of one request to one bookie, for the protocol.
+    """The outcome of one request to one bookie.
 
     `OK` means success. `NO_ENTRY` and `NO_LEDGER` report that the bookie does not have the entry or
-    the ledger. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and `BAD_REQUEST` are refusals: the request
-    changed nothing. After every other code the result is *unknown*: the bookie may or may not have
-    carried out the request, so the caller cannot conclude anything about an entry.
+    the ledger. `FENCED`, `UNAUTHORIZED`, `READ_ONLY` and `BAD_REQUEST` are refusals, so the request
+    changed nothing. After every other code, the result is *unknown*. The bookie may or may not have
+    carried out the request, so it remains unknown whether an entry exists.
     """
 
     OK = "ok"
@@ -85,7 +87,10 @@ class DigestType(IntEnum):
 
 
 class LedgerState(IntEnum):
-    """State of a ledger in its metadata. The state changes only to a higher number."""
+    """State of a ledger in its metadata.
+
+    A state is replaced only by a state with a higher number.
+    """
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -93,7 +98,7 @@ class LedgerState(IntEnum):
 
 
 def check_type(name: str, value: object, kind: type) -> None:
-    """Raise an error if `value` is not of the type `kind`. A bool does not count as an int.
+    """Raise an error if `value` is not of the type `kind`. A bool is never accepted.
 
     Raises:
         ConfigurationError: The type is wrong. The message contains the name and the value.
@@ -105,7 +110,7 @@ def check_type(name: str, value: object, kind: type) -> None:
 
 
 def checked_place_name(value: str) -> str:
-    """Return the name of a rack or region, or raise ConfigurationError if it is unusable."""
+    """Return the name of a rack or region, or raise ConfigurationError if it is not valid."""
     if (
         not 1 <= len(value) <= PLACE_NAME_LENGTH_MAX
         or not value.isprintable()
@@ -145,7 +150,7 @@ class Quorum:
 
     @property
     def is_striped(self) -> bool:
-        """Whether a bookie of the ensemble holds only some of the entries."""
+        """Whether each bookie of the ensemble stores only some of the entries."""
         return self.ensemble_size > self.write_quorum
 
 
@@ -155,7 +160,7 @@ class Fragment:
 
     The fragment begins with `first_entry_id` and ends before the next fragment.
 
-    The order of `ensemble` matters: the place of a bookie in `ensemble` is its *index*.
+    The order of `ensemble` matters, because the place of a bookie in `ensemble` is its *index*.
     """
 
     first_entry_id: int
@@ -167,14 +172,16 @@ class LedgerMetadata:
     """The metadata of one ledger, with the fields of BookKeeper's format 3.
 
     Attributes:
-        fragments: Fragments, ascending by `first_entry_id`; the first one starts at entry 0.
+        fragments: The fragments, ascending by `first_entry_id`. The first fragment begins with
+            entry 0.
         last_entry_id: Id of the last entry. NO_ENTRY if the ledger is not CLOSED, or is empty.
         length: Payload bytes of the whole ledger; 0 if the ledger is not CLOSED.
-        password: The password in the clear, as in BookKeeper. The password only prevents mistakes.
+        password: The password without encryption, as in BookKeeper. It only prevents mistakes.
         created_ms: Time of creation, in ms since 1970.
         custom: Custom metadata, which maps names to bytes.
-        token: Random number by which a creator recognises the metadata that it wrote.
-        format_version: The format that was read. New metadata is always written in format 3.
+        token: Random number by which a client recognises the metadata that it created.
+        format_version: The format in which the metadata was read. New metadata is always written in
+            format 3.
         unknown_fields: Encoded fields of a newer BookKeeper, which are written back unchanged.
     """
 
@@ -194,7 +201,7 @@ class LedgerMetadata:
 
     @property
     def last_fragment(self) -> Fragment:
-        """The fragment that adds go to while the ledger is open."""
+        """The last fragment. While the ledger is open, new entries belong to this fragment."""
         return self.fragments[-1]
 
     @property
@@ -203,7 +210,7 @@ class LedgerMetadata:
         return self.state is LedgerState.CLOSED
 
     def fragment_of(self, entry_id: int) -> Fragment:
-        """The fragment that holds the entry `entry_id`, which must be at least 0."""
+        """Return the fragment that contains the entry `entry_id`, which must be at least 0."""
         owner = self.fragments[0]
         for fragment in self.fragments:
             if fragment.first_entry_id > entry_id:
@@ -212,15 +219,15 @@ class LedgerMetadata:
         return owner
 
     def in_recovery(self) -> LedgerMetadata:
-        """The same metadata in the state IN_RECOVERY."""
+        """Return the same metadata in the state IN_RECOVERY."""
         return replace(self, state=LedgerState.IN_RECOVERY)
 
     def closed(self, *, last_entry_id: int, length: int) -> LedgerMetadata:
-        """The same metadata, CLOSED at `last_entry_id` (inclusive) with `length` payload bytes."""
+        """Return the same metadata in the state CLOSED, with this last entry and this length."""
         return replace(self, state=LedgerState.CLOSED, last_entry_id=last_entry_id, length=length)
 
     def with_fragments(self, fragments: tuple[Fragment, ...]) -> LedgerMetadata:
-        """The same metadata with other fragments."""
+        """Return the same metadata with other fragments."""
         return replace(self, fragments=fragments)
 
     def _repr_html_(self) -> str:
@@ -248,8 +255,8 @@ class Position:
     Attributes:
         log_id: Id of the log; a later log of the same name has another id.
         offset: Offset of the record. Offsets have no gaps, and are never reused.
-        ledger_id: The ledger in which the record was stored. A merge may move the record, so
-            comparisons ignore `ledger_id` and `entry_id`.
+        ledger_id: The ledger that stored the record when this position was created. A merge may
+            move the record to another ledger, so comparisons ignore `ledger_id` and `entry_id`.
         entry_id: The entry that contains the record.
     """
 
@@ -270,11 +277,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """Opaque version of a node. A deleted and re-created node never gets an earlier version again.
+    """Version of a node.
+
+    A node that is deleted and created again never gets an earlier version again.
 
     Attributes:
-        incarnation: Id of the transaction that created the node in ZooKeeper.
-        number: Number of writes since the node was created.
+        incarnation: Id of the transaction that created the node.
+        number: Number of writes of the node since it was created.
     """
 
     incarnation: int
@@ -296,8 +305,8 @@ class BookieInfo:
     Attributes:
         host: IP address or name of the v2 endpoint.
         port: TCP port of the v2 endpoint.
-        grpc_port: TCP port of the control service; None if this is an Apache bookie, which has no
-            such service.
+        grpc_port: TCP port of the control service; None for an Apache bookie, which has no such
+            service.
         properties: All properties of the registration, including `ledgerlog.ops`,
             `ledgerlog.rack`, `ledgerlog.region` and `ledgerlog.free_bytes`.
     """
@@ -310,17 +319,17 @@ class BookieInfo:
 
     @property
     def takes_runs(self) -> bool:
-        """Whether the bookie advertises ADD_RUN."""
+        """Whether the registration states that the bookie supports the request ADD_RUN."""
         return "ADD_RUN/1" in self._operations
 
     @property
     def takes_lacs(self) -> bool:
-        """Whether the bookie advertises TELL_LAC."""
+        """Whether the registration states that the bookie supports the request TELL_LAC."""
         return "TELL_LAC/1" in self._operations
 
     @property
     def takes_slices(self) -> bool:
-        """Whether the bookie advertises READ_SLICES."""
+        """Whether the registration states that the bookie supports the request READ_SLICES."""
         return "READ_SLICES/1" in self._operations
 
     @property

@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 NO_LIMIT: Final = sys.maxsize
-"""Maximum number of attempts if only the caller limits how often an operation is repeated."""
+"""Value for `attempts_max` if only the caller limits the number of attempts."""
 
 _DOUBLINGS_MAX: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """The limits of repeated attempts, and pauses that double up to a maximum.
+    """The limits of repeated attempts, and the pauses, which double up to a maximum.
 
-    The caller counts the failures in a row, and measures the time if there is a time limit.
+    The caller counts successive failures, and measures the time if there is a time limit.
 
     Attributes:
         first_delay_ms: Delay before the second attempt.
@@ -35,20 +35,23 @@ class RetryPolicy:
     time_max_ms: float = math.inf
 
     def pause_ms(self, failures: int) -> int:
-        """The delay after `failures` failures. `failures` must be at least 1.
+        """Return the delay after `failures` failures. `failures` must be at least 1.
 
         The limits of attempts and of time are ignored.
         """
         return min(self.delay_max_ms, self.first_delay_ms << min(failures - 1, _DOUBLINGS_MAX))
 
     def delay_ms(self, failures: int, elapsed_ms: float = 0) -> int | None:
-        """The same delay as `pause_ms`; None if the limit of attempts or of time is reached."""
+        """Return the delay of `pause_ms`; None if the limit of attempts or of time is reached."""
         pause_ms = self.pause_ms(failures)
         is_last = failures >= self.attempts_max or elapsed_ms + pause_ms > self.time_max_ms
         return None if is_last else pause_ms
 
     def spread_ms(self, failures: int, uniform: Callable[[float, float], float]) -> float:
-        """A random delay between 0 and `pause_ms(failures)`. `failures` must be at least 1."""
+        """Return a random delay between 0 and `pause_ms(failures)`.
+
+        `failures` must be at least 1.
+        """
         return uniform(0, self.pause_ms(failures))
 
     def pauses_ms(self) -> Iterator[int]:
@@ -60,4 +63,6 @@ class RetryPolicy:
 
 
 ENDLESS = RetryPolicy(attempts_max=NO_LIMIT)
-"""The policy of a reader that follows a ledger or a log: the number of attempts has no limit."""
+"""The policy of a reader that follows a ledger or a log.
+
+The number of its attempts has no limit."""

@@ -1,10 +1,10 @@
 """The waits of hosts. Each wait has a deadline, or a reason why it ends without a deadline.
 
-If a wait never ends, the program hangs, and no error shows where. So the code of hosts never awaits
-a future, an event or a queue directly. Instead, this code uses `within` or `Deadline` with a
-deadline, or `forever` with the reason why the wait ends. `Deadline` does not treat a `TimeoutError`
-of another source, such as a socket, as its own deadline. tests/architecture/test_waits.py finds
-violations.
+If a wait never ends, the program hangs, and no error shows the place of the wait. Therefore the
+code of hosts never awaits a future, an event or a queue directly. Instead, it uses `within` or
+`Deadline` with a deadline, or `forever` with the reason why the wait ends. `Deadline` does not
+treat a `TimeoutError` of another source, such as a socket, as its own deadline.
+tests/architecture/test_waits.py finds code that breaks this rule.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 
 async def within(awaited: Awaitable[T], seconds: float) -> T:
-    """Return the result of `awaited`, which is cancelled after `seconds`.
+    """Wait for `awaited` and return its result. After `seconds`, cancel it.
 
     Raises:
-        TimeoutError: `awaited` took longer.
+        TimeoutError: `awaited` took longer than `seconds`.
     """
     async with asyncio.timeout(seconds):
         return await awaited
@@ -32,7 +32,8 @@ async def within(awaited: Awaitable[T], seconds: float) -> T:
 class Deadline:
     """Cancels the body of `async with` at a deadline, and raises the error that `late` returns.
 
-    A `TimeoutError` that the body raises passes through, because another deadline caused it.
+    A `TimeoutError` that the body itself raises is not replaced, because another deadline caused
+    it.
     """
 
     __slots__ = ("_late", "_limit")
@@ -63,7 +64,7 @@ class Deadline:
 
 
 async def forever(awaited: Awaitable[T], reason: str) -> T:
-    """Return the result of `awaited`, which ends without a deadline.
+    """Wait for `awaited` without a deadline, and return its result.
 
     `reason` explains to readers of the code why the wait ends.
     """

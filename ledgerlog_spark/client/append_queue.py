@@ -1,6 +1,7 @@
-"""The queue of one writer's appends. An append stays in it until it is acknowledged or fails.
+"""The queue of one writer's appends.
 
-`AppendQueue` gathers appends into runs, decides when a run is sent, limits the waiting appends, and
+An append stays in the queue until the append is acknowledged or fails. `AppendQueue` gathers
+appends into runs, decides when a run is sent, limits the number and size of unsent appends, and
 sets the results or errors of appends. The owner of the queue is the handle of a ledger or the
 leader of a log. The owner gives each run to its machine and reports the outcome to the queue. All
 methods must be called on the thread of the event loop.
@@ -21,13 +22,13 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.waits import forever
 
 BACKLOGS_MAX = 16
-"""When the waiting appends reach this multiple of the settings' backlog, appends are refused."""
+"""If the unsent appends reach this multiple of the settings' backlog, more appends are refused."""
 
 PENDING_ENDS = "`WriterSettings.add_quorum_timeout_ms` ends pending appends"
 
 
 class Waiter(Protocol):
-    """The methods that the queue calls on a future, of asyncio or of `concurrent.futures`."""
+    """The methods of a future (of asyncio or of `concurrent.futures`) that the queue calls."""
 
     def done(self) -> bool:
         """Whether the future was completed or cancelled."""
@@ -40,17 +41,20 @@ class Waiter(Protocol):
 
 
 class AppendListener(Protocol):
-    """Receives the progress of a write handle. For example, the blocking API is a listener."""
+    """Receives the progress of the appends of a write handle.
+
+    The blocking API is such a listener.
+    """
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Note that `entries` entries (`size_bytes` payload bytes in all) have left the queue."""
+        """Count entries that have left the queue, and the bytes of all their payloads."""
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Set the results of futures, in the order of the list."""
 
 
 class RunMachine(Protocol):
-    """The part of a machine that limits the runs in flight."""
+    """The property with which a machine limits the runs in flight."""
 
     @property
     def can_add(self) -> bool:
@@ -64,14 +68,14 @@ class Gathered:
 
     def __init__(self) -> None:
         self.payloads: list[Payload] = []
-        # (future, index of the append's last payload in the run, number of entries of a batch or 0)
+        # (future, index of the append's last payload in the run, number of entries; 0 if no batch)
         self.waiters: list[tuple[Waiter, int, int]] = []
         self.size_bytes = 0  # size of the payloads
-        self.continues = False  # the first payload belongs to a batch that began in an earlier run
-        self.body: Any = None  # for the owner of the queue: a leader stores its entry here
+        self.continues = False  # whether the first payload continues a batch of an earlier run
+        self.body: Any = None  # used only by the owner of the queue: a leader stores its entry here
 
     def results(self, first_entry_id: int) -> list[tuple[Any, Any]]:
-        """Return each append's future with its result: an entry id, or the ids of a batch."""
+        """Return the future of each append with its result: an entry id, or the ids of a batch."""
         first = first_entry_id
         return [
             (waiter, range(first + offset - batch + 1, first + offset + 1))
@@ -81,19 +85,19 @@ class Gathered:
         ]
 
     def fail(self, error: LedgerLogError) -> None:
-        """Fail each append that ends in this run."""
+        """Set `error` as the result of each append that ends in this run."""
         for waiter, _, _ in self.waiters:
             if not waiter.done():
                 waiter.set_exception(error)
 
 
 class AppendQueue:
-    """Appends in order, divided into runs of limited size. A larger entry is a run of its own.
+    """The pending appends in order, divided into runs.
 
-    Appends within one turn of the event loop are sent together. A full run is sent as soon as the
-    window allows. A run that is not full is sent immediately if fewer than `few_in_flight` runs are
-    in flight. Otherwise the run waits for further appends, but not longer than the setting
-    `linger_ms`.
+    An entry above the size limit is its own run. Appends that are called within one iteration of
+    the event loop are sent together. A full run is sent as soon as the window of the machine allows
+    it. A run that is not full is sent immediately if fewer than `few_in_flight` runs are in flight.
+    Otherwise the run waits for further appends, but not longer than the setting `linger_ms`.
     """
 
     def __init__(
@@ -107,7 +111,7 @@ class AppendQueue:
         entries_max: int = RUN_ENTRIES_MAX,
         size_bytes_max: int = RUN_SIZE_BYTES_MAX,
     ) -> None:
-        """Create an empty queue. `entries_max` and `size_bytes_max` are the limits of one run."""
+        """Create an empty queue. `entries_max` and `size_bytes_max` are limits of one run."""
         self.entries = 0
         """Number of entries that wait to be sent."""
         self.size_bytes = 0
@@ -115,13 +119,15 @@ class AppendQueue:
         self.in_flight: deque[Gathered] = deque()
         """Runs that were sent, oldest first. The owner removes a run when it is acknowledged."""
         self.refusal: Callable[[], LedgerLogError] | None = None
-        """Creates the error of each further append; None while appends are accepted."""
+        """The function that creates the error of each further append; None while appends are
+        accepted."""
         self.listener: AppendListener | None = None
-        """Completes the futures of `add` and `add_batch`; None if these are asyncio futures."""
+        """The listener that completes the futures of `add` and `add_batch`; None for asyncio
+        futures."""
         self.nothing = nothing
-        """The result of an append without payloads."""
+        """The result of an append of an empty batch."""
         self._window = window
-        self._send = send  # called after the run was added to `in_flight`
+        self._send = send  # called after `in_flight` got the run
         self._settings = settings
         self._few_in_flight = few_in_flight
         self._entries_max = entries_max
@@ -137,7 +143,10 @@ class AppendQueue:
 
     @property
     def is_lingering(self) -> bool:
-        """Whether queued appends wait for further appends. In this case, a timer sends them."""
+        """Whether queued appends wait for further appends.
+
+        If so, a timer sends them after `linger_ms`.
+        """
         return self._linger_timer is not None
 
     @property
@@ -150,8 +159,9 @@ class AppendQueue:
     def append(self, payload: Payload, *, at_once: bool = False) -> asyncio.Future[Any]:
         """Append one checked payload, and return the future of its result.
 
-        If `at_once` is true, this call sends the payload if the window and the linger allow it.
-        Otherwise the payload is sent in the next turn of the event loop, or later.
+        If `at_once` is true, this call also sends the payload if the window and the linger allow
+        it. If `at_once` is false, the payload is sent in the next iteration of the event loop, or
+        later.
         """
         future: asyncio.Future[Any] = self._loop.create_future()
         if self._admits(future):
@@ -162,7 +172,7 @@ class AppendQueue:
     def append_batch(
         self, payloads: Sequence[Payload], *, at_once: bool = False
     ) -> asyncio.Future[Any]:
-        """Append checked payloads like `append`, and return the future of their common result."""
+        """Append several checked payloads like `append`, and return one future for their result."""
         future: asyncio.Future[Any] = self._loop.create_future()
         if not payloads:
             future.set_result(self.nothing)
@@ -210,7 +220,7 @@ class AppendQueue:
             self._cut()
 
     async def drain(self) -> None:
-        """Wait until fewer appends than the backlog are queued, or until appends are refused."""
+        """Wait until the unsent appends are below the backlog limit, or appends are refused."""
         while self.has_backlog and self.refusal is None:
             await self._wait_in(self._room)
 
@@ -254,7 +264,7 @@ class AppendQueue:
             _wake(self._idle)
 
     def fail(self, error: LedgerLogError, *, unknown: range | None = None) -> None:
-        """Fail all pending appends. The owner must first set `refusal`.
+        """Set an error as the result of each pending append. The owner must first set `refusal`.
 
         Appends that may have been stored fail with `error`, and the other appends with the error of
         `refusal`. If a part of a batch may have been stored, the whole batch fails with `error`.
@@ -366,7 +376,10 @@ class AppendQueue:
         )
 
     def _admits(self, future: asyncio.Future[Any]) -> bool:
-        """Return whether there is room for one more append. If not, fail its future."""
+        """Return whether one more append is accepted.
+
+        If not, set an error as the result of `future`.
+        """
         if not self._exceeds(BACKLOGS_MAX):
             return True
         future.set_exception(

@@ -1,4 +1,4 @@
-"""Checks the types of arguments of public calls. A wrong call raises an error and changes nothing.
+"""Checks the types of arguments of public calls. After a failed check, the call changes nothing.
 
 Without these checks, a wrong argument would raise a TypeError in the middle of a call, perhaps
 after a request was sent.

@@ -1,4 +1,4 @@
-"""The bookies from which a client chooses: their ids, their places and their free bytes."""
+"""The bookies from which a client chooses an ensemble: their ids, places and free bytes."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from ledgerlog_spark.protocol.placement.quarantine import Quarantine
 from ledgerlog_spark.wire.topology import Topology
 
 REFRESH_SECONDS = 60
-"""Registrations and the topology are read again after this time, when bookies are chosen."""
+"""Age in seconds at which the choice of bookies reads registrations and the topology again."""
 READS_MAX = 64
-"""Maximum number of registrations that are read at once."""
+"""Maximum number of registrations that are read at the same time."""
 GONE_MAX = 1_000
-"""Maximum number of unregistered bookies whose places are kept."""
+"""Maximum number of unregistered bookies whose places the client keeps in memory."""
 
 _logger = logging.getLogger(__name__)
 
@@ -41,12 +41,15 @@ _logger = logging.getLogger(__name__)
 class WritableBookies:
     """The bookies that accept new ledgers, cached until a watch reports a change.
 
-    A change of the bookies appears in the cache a moment later. If there are too few cached
-    bookies, the caller reads the list again.
+    When a bookie becomes writable or is no longer writable, the cache changes a moment later. If
+    the cache has too few bookies, the caller must read the list again.
     """
 
     def __init__(self, registration: Registration) -> None:
-        """Create an empty cache, which reads and watches nothing before its first use."""
+        """Create an empty cache.
+
+        Before its first use, it neither reads nor watches registrations.
+        """
         self._registration = registration
         self._names: Sequence[str] | None = None
         self._changes = 0
@@ -74,12 +77,12 @@ class WritableBookies:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """The bookies from which an ensemble is chosen now.
+    """The bookies from which one ensemble is chosen.
 
     Attributes:
-        names: The writable bookies, in an order of preference that was drawn at random.
+        names: The writable bookies, in a random order of preference.
         bookies: The places of all bookies that the client has listed, and its quarantine.
-        policy: The rules.
+        policy: The rules of placement.
     """
 
     names: tuple[str, ...]
@@ -88,11 +91,11 @@ class Candidates:
 
 
 class BookieChoice:
-    """What one client has read about the bookies of a cluster.
+    """The facts about the bookies of a cluster that one client has read.
 
-    A registration is read when its bookie is first listed, and later at most once a minute. So free
-    bytes and places may be a minute old. The quarantine contains only bookies whose failures this
-    client has noticed.
+    A registration is read when its bookie is first listed, and later at most once a minute.
+    Therefore free bytes and places may be a minute old. The quarantine contains only bookies whose
+    failures this client has noticed.
     """
 
     def __init__(
@@ -104,8 +107,8 @@ class BookieChoice:
     ) -> None:
         """Create an object that reads nothing before its first use.
 
-        `policy` replaces the policy of the cluster. If `topologies` is None, the topology of the
-        cluster is not read.
+        If `policy` is given, it replaces the policy of the cluster. If `topologies` is None, the
+        topology of the cluster is not read.
         """
         self.writable = WritableBookies(registration)
         self._registration = registration
@@ -119,10 +122,10 @@ class BookieChoice:
         self._read_at: float | None = None
         self._reading = asyncio.Lock()
         self._reported: tuple[str, ...] = ()
-        self.absence_lines = Seldom()  # about bookies that no other bookie can replace
+        self.absence_lines = Seldom()  # limits lines about bookies that none can replace
 
     async def candidates(self, *, is_fresh: bool) -> Candidates:
-        """List the writable bookies, from the cache if `is_fresh` is false."""
+        """Return the writable bookies. If `is_fresh` is false, they may come from the cache."""
         if is_fresh:
             names = await self.writable.refreshed()
         else:
@@ -134,7 +137,7 @@ class BookieChoice:
         return Candidates(order, bookies, self._policy)
 
     async def known(self, names: Iterable[str]) -> BookieMap:
-        """The places of these bookies, and of all bookies that were listed before."""
+        """Return the places of these bookies, and of all bookies that were listed before."""
         async with self._reading:
             await self._refresh(names)
         return self._known_now()
@@ -146,7 +149,7 @@ class BookieChoice:
         return BookieMap(places, self._quarantine.bookies(_now_ms()), roomless)
 
     async def policy(self) -> PlacementPolicy:
-        """The policy of this client, or else of the cluster."""
+        """Return the policy of this client, or the policy of the cluster if the client has none."""
         async with self._reading:
             await self._refresh(())
         return self._policy
@@ -231,7 +234,7 @@ def _now_ms() -> int:
 def not_enough_bookies(
     quorum: Quorum, candidates: Candidates, why: Unplaceable
 ) -> NotEnoughBookiesError:
-    """The error for a ledger that cannot be placed. It contains the numbers."""
+    """Return the error for a ledger that cannot be placed, with the needed and the found number."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     writable, found = len(candidates.names), why.available
     figures: dict[str, Any] = {"wanted": why.wanted, "available": found, "missing": why.missing}

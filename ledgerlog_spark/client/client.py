@@ -50,7 +50,7 @@ IDS_MAX = 64
 """Maximum number of ids that one call of `new_ledger_ids` returns."""
 
 REPORT_SECONDS_MAX = 5
-"""Maximum time for which a client that is closed still reports holes."""
+"""Maximum time in seconds for which `aclose` waits until holes are reported."""
 
 LOADS_AT_ONCE = 100
 """Maximum number of ledgers whose metadata `recent_records` reads at the same time."""
@@ -61,14 +61,14 @@ class LedgerClient:
 
     Attributes:
         services: The transport and the stores. All handles and the package `log` share them.
-        ends_first: Registers an object that must be ended before this client is closed. See
-            `Users.add`.
+        ends_first: A function that registers an object that must be ended before this client is
+            closed. See `Users.add`.
     """
 
     def __init__(
         self, services: Services, *, on_close: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """Create a client of `services`. `on_close` closes the transport and the stores."""
+        """Create a client that uses `services`. `on_close` closes the transport and the stores."""
         self.services = services
         self._on_close = on_close
         self._writers: weakref.WeakSet[WriteHandle] = weakref.WeakSet()
@@ -100,19 +100,20 @@ class LedgerClient:
             ensemble_size: Number of bookies that store the ledger (E).
             write_quorum: Number of copies of each entry (Qw), at most E.
             ack_quorum: Number of copies on disk before an append is acknowledged (Qa), at most Qw.
-            digest_type: CRC32C, CRC32, HMAC or DUMMY.
-            password: Needed to read or seal the ledger; at most 1,024 bytes, stored in the clear.
+            digest_type: The type of the digest of each entry: CRC32C, CRC32, HMAC or DUMMY.
+            password: The password that clients need to read or seal the ledger. It has at most
+                1,024 bytes, and is stored without encryption.
             custom_metadata: Names and bytes that are stored in the metadata of the ledger.
             explicit_lac: Whether an idle writer writes its last add confirmed to the bookies,
-                through their control service. Then readers see the last entry within 100 ms, even
-                if no append follows. If true, the custom metadata also contains `ledgerlog.lac`.
+                through their control service. If so, readers see the last entry within 100 ms even
+                if no append follows, and the custom metadata also contains `ledgerlog.lac`.
             changes_ensemble: Whether failed bookies are replaced. If false, the first failure of a
                 bookie ends the handle.
 
         Raises:
-            ConfigurationError: An argument is wrong. No I/O was done.
-            NotEnoughBookiesError: There are too few bookies. The fields `wanted` and `available` of
-                the error contain the numbers.
+            ConfigurationError: An argument is wrong. No request was sent.
+            NotEnoughBookiesError: Too few bookies are writable. The fields `wanted` and `available`
+                of the error contain the needed and the found number.
             MetadataUnavailableError: ZooKeeper cannot be reached. Nothing was created.
             MetadataUnknownError: An empty ledger with an unknown id may exist.
         """
@@ -139,17 +140,18 @@ class LedgerClient:
         """Create a ledger and other nodes in one transaction, and return the write handle.
 
         Args:
-            create: Creates the metadata, and the nodes that belong to it.
+            create: The function that creates the metadata of the ledger and the other nodes.
             spec: Describes the new ledger.
-            ledger_id: An unused id that `new_ledger_ids` returned; If this is None, a new id is
+            ledger_id: An unused id that `new_ledger_ids` returned. If this is None, a new id is
                 requested.
-            listener: Receives the progress of the handle; None for callers on the event loop.
-            on_failed: Gets the reason why appends are no longer accepted. `on_failed` is not called
-                when the handle is closed.
+            listener: The object that receives the progress of the handle; None for callers on the
+                event loop.
+            on_failed: The function that gets the error if the handle fails, so that it accepts no
+                more appends. `on_failed` is not called when the handle is closed.
 
         Raises:
-            LocalProtocolError: `new_ledger_ids` of this client did not return `ledger_id`, or the
-                id was used before.
+            LocalProtocolError: `ledger_id` was not returned by `new_ledger_ids` of this client, or
+                was used before.
             LedgerLogError: The errors of `create_ledger` and of `create`.
         """
         self.check_open()
@@ -189,7 +191,7 @@ class LedgerClient:
 
         Raises:
             LocalProtocolError: `count` is not a number from 1 to 64.
-            MetadataUnavailableError: No ids were taken.
+            MetadataUnavailableError: ZooKeeper cannot be reached, and no ids were returned.
         """
         self.check_open()
         check_type("count", count, int)
@@ -213,15 +215,15 @@ class LedgerClient:
 
         The call does not fence or change the ledger.
 
-        The handle's end of the ledger is never before an end that this client has found earlier.
-        The client remembers the ends of the 10,000 ledgers that it used last.
+        The handle's end of the ledger is never before an end that this client found earlier. The
+        client remembers the ends of the 10,000 ledgers that it used last.
 
         Args:
             ledger_id: Id of the ledger.
             password: The password that the ledger was created with.
             is_listed: Whether the caller will read only ranges that a durable list contains. If so,
-                the last add confirmed is not read from bookies: it is NO_ENTRY, or the value that
-                this client read before.
+                the last add confirmed is not read from bookies. Its value is NO_ENTRY, or the value
+                that this client read before.
             may_be_outdated: Whether metadata that this client read in the last 60 s may be used. If
                 a read of entries shows that the metadata is outdated, the metadata is read again.
 
@@ -260,10 +262,10 @@ class LedgerClient:
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = NO_ENTRY
     ) -> LedgerMetadata:
-        """Fence the ledger, recover its entries, close it, and return its metadata. Idempotent.
+        """Fence, recover and close a ledger, and return its metadata. A repetition is harmless.
 
-        After the call, each entry that was ever acknowledged is in the closed ledger, on an ack
-        quorum.
+        After the call, the closed ledger contains each entry that was ever acknowledged, and an ack
+        quorum of bookies has each of these entries.
 
         Args:
             ledger_id: Id of the ledger.
@@ -278,8 +280,8 @@ class LedgerClient:
                 lost its new entries before the close. The ledger stays IN_RECOVERY, and may be
                 sealed again.
             NotEnoughBookiesError: Too few bookies can store recovered entries; retriable.
-            NeedsOperatorError: The recovered ledger would end before `floor_entry_id`. For a ledger
-                that is already closed, this is not checked.
+            NeedsOperatorError: The recovered ledger would end before `floor_entry_id`. The end of a
+                ledger that was already closed is not compared with `floor_entry_id`.
             MetadataUnavailableError: The metadata could not be read or written; retriable.
         """
         check_type("floor_entry_id", floor_entry_id, int)
@@ -293,11 +295,13 @@ class LedgerClient:
         return self._ends.newest(ledger_id, sealed)
 
     async def delete_ledger(self, ledger_id: int) -> None:
-        """Delete the metadata of a ledger. Bookies delete its entries later. Idempotent.
+        """Delete the metadata of a ledger. Bookies delete its entries later.
+
+        A repetition is harmless.
 
         Raises:
             ConfigurationError: No ledger can have this id.
-            MetadataUnavailableError: The ledger was not deleted.
+            MetadataUnavailableError: ZooKeeper cannot be reached. The ledger was not deleted.
             MetadataUnknownError: The ledger may have been deleted; the caller may delete it again.
         """
         self.check_open()
@@ -306,11 +310,11 @@ class LedgerClient:
     async def list_ledgers(self) -> AsyncIterator[int]:
         """Yield all ledger ids in ascending order.
 
-        Ledgers that are created or deleted meanwhile may be missing or included.
+        A ledger that is created or deleted during the iteration may be missing or included.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
-                Ids may be missing.
+                The ids that were yielded before may be incomplete.
         """
         self.check_open()
         async for ledger_id in self.services.ledgers.ids():
@@ -330,7 +334,7 @@ class LedgerClient:
         """Return the metadata of ledgers by ledger id. The metadata is at most 60 s old.
 
         Ledgers that do not exist are omitted. If the metadata of all ledgers exceeds 16 MiB, the
-        result contains only the first ledgers.
+        result contains only the first ledgers of `ledger_ids`.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -359,7 +363,10 @@ class LedgerClient:
         return records
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Keep metadata that another client read, for handles with `may_be_outdated`."""
+        """Store metadata that another client read.
+
+        It is used by `open_ledger` with `may_be_outdated`.
+        """
         check_type("records", records, Mapping)
         for ledger_id, record in records.items():
             check_type("each of records", record, LedgerMetadata)
@@ -369,10 +376,10 @@ class LedgerClient:
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int
     ) -> Mapping[str, Code]:
-        """Read an entry from each bookie of its write set, and return the codes of the answers.
+        """Read an entry from each bookie of its write set, and return each bookie's answer code.
 
-        The client does not verify the digest of the entry. But a bookie verifies its own checksums
-        before it answers OK.
+        The client does not verify the digest of the entry. But each bookie verifies its own
+        checksums before it answers OK.
 
         Args:
             ledger_id: Id of the ledger.
@@ -401,12 +408,12 @@ class LedgerClient:
         return await forever(done, "the transport answers each request by its deadline")
 
     async def check_bookies(self, quorum: Quorum) -> None:
-        """Raise an error if a ledger of `quorum` cannot be created now. Nothing is changed.
+        """Raise an error if a ledger of `quorum` cannot be created now. The call changes nothing.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI.
             NotEnoughBookiesError: There are fewer writable bookies than the ensemble needs. The
-                message contains both numbers.
+                message contains the two numbers.
             MetadataUnavailableError: The registrations of the bookies cannot be read.
         """
         self.check_open()
@@ -418,12 +425,13 @@ class LedgerClient:
             raise
 
     async def aclose(self) -> None:
-        """End all connections. Ledgers of write handles stay open, and can be sealed later.
+        """Close all connections. The ledgers of write handles stay open, and can be sealed later.
 
-        The waiting reports of holes are written first, for at most 5 s.
+        Before that, the waiting reports of holes are written, for at most 5 s.
 
-        A leader first deletes its unlisted ledgers, for at most 5 s, or `close_timeout_ms` if that
-        is shorter. Then it stops without closing its other ledgers, which the next leader seals.
+        Before the reports, each leader deletes its unlisted ledgers. This takes at most 5 s, or
+        `close_timeout_ms` if that is shorter. The leader then stops without closing its other
+        ledgers, which the next leader seals.
         """
         try:
             await self._users.leave(self.services.settings.close_timeout_ms)

@@ -102,7 +102,7 @@ FAILURES: dict[Failure, _Entry] = {
         errors.DigestMismatchError, "check the password, the digest type and the bookies' disks"
     ),
 }
-"""Every `Failure` has an exception in this table; a test checks that."""
+"""The exception for each `Failure`. A test checks that the table is complete."""
 
 OUTCOMES: dict[type[errors.LedgerLogError], MetadataOutcome] = {
     errors.MetadataVersionError: MetadataOutcome.CONFLICT,
@@ -128,7 +128,7 @@ BECAUSE_OF_BOOKIES = {
 """Failures whose messages contain the answers of bookies."""
 
 BOOKIES_SHOWN_MAX = 7
-"""Maximum number of bookies in a message; `codes` of the error contains all bookies."""
+"""Maximum number of bookies in a message. The field `codes` of the error contains all bookies."""
 
 
 def error_from_failure(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogError:
@@ -164,7 +164,10 @@ def error_for_unsent(ledger_id: int, failed: LedgerFailed) -> errors.LedgerLogEr
 
 
 def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
-    """Return the outcome that a machine gets for an error of the metadata port, or None."""
+    """Return the outcome that a machine gets for an error of the metadata port.
+
+    None means that the machine ends.
+    """
     if isinstance(error, errors.MetadataVersionError) and "bookie_id" in error.fields:
         return MetadataOutcome.BOOKIE_CHANGED
     for kind, outcome in OUTCOMES.items():
@@ -176,7 +179,7 @@ def outcome_of(error: errors.LedgerLogError) -> MetadataOutcome | None:
 def _answers_of(codes: Mapping[str, str]) -> str:
     """Return the answers of bookies as text for a message.
 
-    If there are many answers, show the last answers.
+    If there are more than `BOOKIES_SHOWN_MAX` answers, the text contains only the last answers.
     """
     shown = [f"{bookie_id}: {code}" for bookie_id, code in codes.items()]
     more = ["..."] if len(shown) > BOOKIES_SHOWN_MAX else []

@@ -1,8 +1,8 @@
 """Reports the holes that writers and recoveries leave, in the background.
 
-Because of a report, auto-recovery checks the ledger soon. Without a report, the replica check finds
-the hole later. So a report that fails after its retries is only logged, and no caller waits for a
-report.
+After a report, auto-recovery checks the ledger soon. Without a report, the replica check finds the
+hole later. Therefore no caller waits for a report, and a report that fails after its retries is
+only logged.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ HOLES_MAX = 1_000
 """Maximum number of waiting holes of one ledger. Further holes are dropped."""
 
 REPORT_RETRY = RetryPolicy(first_delay_ms=100, delay_max_ms=10_000, attempts_max=12)
-"""Number and delays of the retries of one report, which take about a minute."""
+"""Number and delays of the retries of one report. All retries together take about a minute."""
 
 _logger = logging.getLogger(__name__)
 
 
 class HoleQueue:
-    """Reports that wait, in the order of their ledgers. All methods run in the event loop.
+    """The reports that are not written yet. All methods run in the event loop.
 
     Attributes:
-        reported: Number of holes that are in the store.
+        reported: Number of holes that were written to the store.
         dropped: Number of holes that were not reported, because the store failed or too many
             ledgers waited.
     """
 
     def __init__(self, store: LedgerNotes[Holes] | None, retry: RetryPolicy = REPORT_RETRY) -> None:
-        """Create an empty queue. Without a `store`, holes are only logged and counted."""
+        """Create an empty queue. If `store` is None, holes are only logged and counted."""
         self.reported = 0
         self.dropped = 0
         self._store = store
@@ -74,12 +74,15 @@ class HoleQueue:
             self._task = asyncio.get_running_loop().create_task(self._report_all())
 
     async def drained(self) -> None:
-        """Wait until no report waits. Each report ends, because its retries are limited."""
+        """Wait until all reports have been written or dropped.
+
+        The retries of a report are limited.
+        """
         while self._task is not None and not self._task.done():
             await forever(asyncio.wait([self._task]), "the retries of each report are limited")
 
     def stop(self) -> None:
-        """Stop reporting, and drop all reports that wait."""
+        """Write no more reports, and drop all reports that wait."""
         if self._task is not None:
             self._task.cancel()
         self.dropped += sum(map(len, self._waiting.values()))
@@ -115,7 +118,7 @@ class HoleQueue:
 
 
 def notes_of(metadata: LedgerMetadata, holes: Sequence[HoleLeft]) -> list[Hole]:
-    """The holes, divided among the fragments that name their bookies."""
+    """Return the holes, divided among the fragments that name their bookies."""
     ends = [fragment.first_entry_id - 1 for fragment in metadata.fragments[1:]]
     notes: list[Hole] = []
     for hole in holes:

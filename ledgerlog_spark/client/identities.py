@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.ledger.identities import Identity
 async def read_identities(
     store: BookieIdentities, bookie_ids: Iterable[str]
 ) -> tuple[Identity, ...]:
-    """Return the identities of those bookies that have a cookie.
+    """Return the identity of each of these bookies that has a cookie.
 
     Raises:
         MetadataError: The store did not answer, or a record is damaged.
@@ -22,5 +22,5 @@ async def read_identities(
 
 
 def stored_identities(identities: Iterable[Identity]) -> list[BookieIdentity]:
-    """Return the store's values of identities that `read_identities` returned."""
+    """Return the identities that `read_identities` returned, in the form that the store needs."""
     return [cast("BookieIdentity", one.token) for one in identities]

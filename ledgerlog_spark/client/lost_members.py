@@ -1,9 +1,9 @@
 """Notifies writers that bookies of their ensembles are lost (PROTOCOL.md#B22).
 
 A busy writer notices a dead bookie when an add fails. An idle writer adds no entry, so the dead
-bookie would stay in its last fragment. So the client reads the registrations regularly while it has
-open writers. The times are differences of the local monotonic clock. A wrong report only causes an
-ensemble change.
+bookie would stay in its last fragment. Therefore the client reads the registrations of bookies
+regularly while it has open writers. Times are measured with the local monotonic clock. A wrong
+report of a lost bookie only causes an ensemble change.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ if TYPE_CHECKING:
 LOOK_SECONDS = 2.0
 """Time between two checks.
 
-While all bookies of the writers are writable, a check reads only memory.
+While all bookies of the writers are writable, a check reads only the cached list of bookies.
 """
 
 LOST_SECONDS = 10.0
-"""A bookie is lost when it has not been registered, writable or read-only, for this time."""
+"""Time after which a bookie counts as lost if it is registered neither as writable nor as
+read-only."""
 
 CHANGES_PER_SECOND_MAX = 500
-"""Maximum number of writers that are notified per second. Each of them may change its ensemble."""
+"""Maximum number of writers that are notified per second.
+
+Each notified writer may change its ensemble."""
 
 _PAUSE_SECONDS = 0.1
 
@@ -36,7 +39,7 @@ _logger = logging.getLogger(__name__)
 
 
 class WatchedMember(Protocol):
-    """The part of a writer that this module uses."""
+    """The attributes and methods of a writer that this module uses."""
 
     @property
     def ensemble(self) -> tuple[str, ...]:
@@ -49,23 +52,23 @@ class WatchedMember(Protocol):
 
 
 class LostMembers:
-    """Looks for lost bookies while there are writers. All methods run in the event loop."""
+    """Checks for lost bookies while there are writers. All methods run in the event loop."""
 
     def __init__(
         self, services: Services, writers: Callable[[], Collection[WatchedMember]]
     ) -> None:
-        """Create an object that reads nothing before `begin`."""
+        """Create an object that checks nothing before `begin`."""
         self._services = services
         self._writers = writers
-        self._since: dict[str, float] = {}  # bookie -> time of the first look without it
+        self._since: dict[str, float] = {}  # bookie -> time of the first check without it
         self._quiet_until = 0.0
-        # the writable bookies at the newest look that found lost bookies
+        # the writable bookies at the newest check that found lost bookies
         self._writable: frozenset[str] = frozenset()
         self._was_connected = True
         self._task: asyncio.Task[None] | None = None
 
     def begin(self) -> None:
-        """Look for lost bookies regularly from now on, until no writer sends anything."""
+        """Check for lost bookies regularly from now on, until no writer sends entries any more."""
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._look_regularly())
 
@@ -88,7 +91,7 @@ class LostMembers:
                 await self._notify(bookie_id)
 
     async def look(self, now_s: float) -> list[str]:
-        """Return the bookies that are lost now, and that a spare bookie can replace.
+        """Return the lost bookies that other bookies can replace.
 
         Args:
             now_s: The local monotonic time, in seconds.
@@ -111,14 +114,14 @@ class LostMembers:
         writable = await self._services.bookies.writable.refreshed()
         registered = {*writable, *await registration.read_only()}
         lost = [name for name in due if name not in registered]
-        self._since |= dict.fromkeys(lost, now_s)  # the notice is repeated after the same time
+        self._since |= dict.fromkeys(lost, now_s)  # so that they are due again after LOST_SECONDS
         self._writable = frozenset(writable)
         return [name for name in lost if self._writers_of(name)]
 
     def _writers_of(self, bookie_id: str) -> list[WatchedMember]:
-        """The writers that name a bookie, and for which a spare is registered.
+        """Return the writers whose ensemble contains a bookie that other bookies can replace.
 
-        A spare bookie for one writer may be in the ensemble of another writer.
+        A replacement for one writer may be in the ensemble of another writer.
         """
         return [
             one
@@ -127,7 +130,10 @@ class LostMembers:
         ]
 
     def _store_is_back(self, now_s: float) -> bool:
-        """Whether the session is connected. After a reconnection, no bookie is lost for a while."""
+        """Return whether the session is connected.
+
+        After a reconnection, no bookie counts as lost for twice the session's time-out.
+        """
         session = self._services.session
         if session is not None and not session.is_connected:
             self._store_is_away()

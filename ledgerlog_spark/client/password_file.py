@@ -1,4 +1,4 @@
-"""Reads the password from a file that an option or a command names."""
+"""Reads the password from a file whose path is the value of an option."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ledgerlog_spark.model import PASSWORD_SIZE_BYTES_MAX
 FILE_SIZE_BYTES_MAX = 2 * PASSWORD_SIZE_BYTES_MAX
 """Maximum size of a password file, including line ends.
 
-One byte more is read, so that a larger file is detected."""
+The function reads one byte more, so that it detects a larger file."""
 
 
 def password_from_file(

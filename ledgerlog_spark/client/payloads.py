@@ -20,7 +20,7 @@ def checked_payloads(payloads: Iterable[object], *, what: str = "an entry") -> l
 
 
 def check_several(payloads: object, what: str, argument: str = "payloads") -> None:
-    """Raise an error if `payloads` cannot be iterated over, or is a single payload."""
+    """Raise an error if `payloads` is not iterable, or is a single payload."""
     check_iterable(argument, payloads)
     if isinstance(payloads, bytes | bytearray | memoryview):
         raise LocalProtocolError(
@@ -35,8 +35,8 @@ def checked_payload(
 ) -> Payload:
     """Return `bytes` and read-only views unchanged, and a copy of any other buffer of bytes.
 
-    Other types and payloads of more than `size_bytes_max` raise an error. `what` names the payload
-    in messages.
+    A value of another type or of more than `size_bytes_max` bytes raises an error. `what` is the
+    name of the payload in messages.
     """
     kept: Payload
     if type(payload) is bytes and len(payload) <= size_bytes_max:

@@ -9,25 +9,27 @@ from collections.abc import Callable
 from ledgerlog_spark.model import LedgerMetadata
 
 SIZE_BYTES_MAX = 16 << 20
-"""Maximum memory of the kept metadata: about 10,000 ledgers with few fragments."""
+"""Maximum memory of the cached metadata in bytes: about 10,000 ledgers with few fragments."""
 
 AGE_MAX_S = 60.0
-"""Maximum age of kept metadata. For at most this time, reads may send requests to bookies that were
-already replaced."""
+"""Maximum age of cached metadata.
+
+For at most this time, reads may send requests to bookies that were already replaced."""
 
 RECORD_SIZE_BYTES = 1_200
 FRAGMENT_SIZE_BYTES = 250
 VALUE_SIZE_BYTES = 120
-"""Memory that Python needs for a `str` or `bytes` object in addition to its content. The two
-constants above are the memory for the metadata of a ledger and for a fragment."""
+"""Bytes of memory that Python needs for a `str` or `bytes` object in addition to its content.
+
+The two constants above are the bytes for the metadata of a ledger and for a fragment."""
 
 
 class RecentRecords:
-    """Metadata by ledger id, with at most 16 MiB of memory; the oldest metadata is dropped first.
+    """A cache of the metadata of ledgers, with at most 16 MiB of memory.
 
-    Metadata contains the bookies of the entries. With outdated metadata, requests go to bookies
-    that no longer have the entries. But a reader never concludes from it that an entry is absent
-    (LOGS.md#R4).
+    The oldest metadata is dropped first. Metadata contains the bookies of the entries. With
+    outdated metadata, requests go to bookies that no longer have the entries. But a reader never
+    concludes from outdated metadata that an entry is absent (LOGS.md#R4).
     """
 
     def __init__(
@@ -36,7 +38,7 @@ class RecentRecords:
         size_bytes_max: int = SIZE_BYTES_MAX,
     ) -> None:
         self.size_bytes = 0
-        """Memory of the kept metadata, as `memory_size_bytes` estimates it."""
+        """Bytes of memory of the cached metadata, as `memory_size_bytes` estimates them."""
         self._now_s = now_s
         self._size_bytes_max = size_bytes_max
         self._records: OrderedDict[int, tuple[LedgerMetadata, float, int]] = OrderedDict()
@@ -49,7 +51,7 @@ class RecentRecords:
         return metadata
 
     def put(self, ledger_id: int, metadata: LedgerMetadata) -> None:
-        """Keep metadata that was just read, unless this metadata alone exceeds the limit."""
+        """Store metadata that was just read, unless it alone exceeds the limit of memory."""
         self._drop(ledger_id)
         size_bytes = memory_size_bytes(metadata)
         if size_bytes > self._size_bytes_max:
@@ -65,7 +67,7 @@ class RecentRecords:
 
 
 def memory_size_bytes(metadata: LedgerMetadata) -> int:
-    """Estimate the memory of metadata in a dictionary; the real memory may be larger."""
+    """Estimate the bytes of memory of metadata in a dictionary. The real number may be larger."""
     values = [metadata.password, metadata.unknown_fields]
     bookies = [bookie_id for each in metadata.fragments for bookie_id in each.ensemble]
     for name, value in metadata.custom.items():

@@ -1,4 +1,4 @@
-"""Bounds the number of log lines about the same situation of many ledgers."""
+"""Limits the number of log lines if many ledgers have the same problem."""
 
 from __future__ import annotations
 
@@ -17,19 +17,22 @@ class _Written:
 
 
 class Seldom:
-    """Decides which lines are written: one a minute for each key. Call it in an event loop."""
+    """Decides which log lines are written: at most one a minute for each key.
+
+    Call its methods in an event loop.
+    """
 
     def __init__(self) -> None:
         self._written: dict[Hashable, _Written] = {}  # the oldest line first
 
     def suffix(self, key: Hashable) -> str | None:
-        """Return the end of the line: the number of lines omitted since the last line.
+        """Return the end of a log line. It states how many lines of this key were omitted before.
 
         Args:
-            key: What the line is about. At most `KEYS_MAX` keys are kept.
+            key: The situation that the line describes. At most `KEYS_MAX` keys are stored.
 
         Returns:
-            None if this line is omitted too. The result is "" if no line was omitted.
+            None if this line must be omitted too; "" if no line was omitted before.
         """
         now = asyncio.get_running_loop().time()
         last = self._written.get(key)

@@ -37,11 +37,12 @@ class Services:
     logs: LogStore | None = None
     """Store of logs for the package `log`; None for a client that uses only ledgers."""
     leases: Leases | None = None
-    """Leases for the package `upkeep`; None for a client that needs no leases."""
+    """Store of leases for the package `upkeep`; None for a client that needs no leases."""
     session: Session | None = None
     """Session of the stores; None for stores without a session."""
     topologies: TopologyStore | None = None
-    """Places and policy that an operator set; None for a client that ignores them."""
+    """Store of the places and the policy that an operator set; None for a client that ignores
+    them."""
     hole_notes: LedgerNotes[Holes] | None = None
     """Store of the holes that writers and recoveries leave; None for a client that logs them."""
     bookies: BookieChoice = field(init=False)
@@ -77,7 +78,7 @@ class Services:
         )
 
     async def candidates(self, *, is_fresh: bool = True) -> Candidates:
-        """Return the writable bookies in a drawn order, from the cache if `is_fresh` is false.
+        """Return the writable bookies in a random order, from the cache if `is_fresh` is false.
 
         Raise MetadataUnavailableError if the registrations are not read in time.
         """
@@ -95,7 +96,7 @@ class Services:
     async def absent_bookies(self) -> tuple[str, ...]:
         """Return the bookies with a cookie that are not registered, in random order.
 
-        Raise MetadataUnavailableError if they are not read in time.
+        Raise MetadataUnavailableError if the registrations are not read in time.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 
@@ -118,9 +119,10 @@ class Services:
     async def load_record(
         self, ledger_id: int, *, sync_first: bool = False
     ) -> Versioned[LedgerMetadata]:
-        """Return a ledger's metadata. LedgerNotFoundError is raised only after a sync.
+        """Return a ledger's metadata, or raise LedgerNotFoundError.
 
-        The sync is needed because a replica of the metadata store may lag.
+        Before this error, the metadata is read again after a sync, because a replica of the
+        metadata store may lag.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 

@@ -40,36 +40,39 @@ class ClientSettings:
             name and the value of the setting.
 
     Attributes:
-        add_timeout_ms: Deadline of one add on one bookie. After the deadline, the bookie counts as
+        add_timeout_ms: Maximum time of one add on one bookie. After this time, the bookie counts as
             failed.
-        read_timeout_ms: Deadline of one read on one bookie. After the deadline, the next replica is
-            used.
-        metadata_timeout_ms: Deadline of one call of the metadata store.
-        connect_timeout_ms: Deadline for the connection of a new client to the metadata store.
+        read_timeout_ms: Maximum time of one read on one bookie. After this time, the next replica
+            is used.
+        metadata_timeout_ms: Maximum time of one call of the metadata store.
+        connect_timeout_ms: Maximum time in which a new client must connect to the metadata store.
         session_timeout_ms: Time for which the metadata store keeps the session of a client after
             the connection was lost.
-        linger_ms: How long a small append waits for further appends while `runs_in_flight_min` or
-            more runs are in flight. If fewer runs are in flight, the append does not wait.
+        linger_ms: Maximum time for which a small append waits for further appends while
+            `runs_in_flight_min` or more runs are in flight. If fewer runs are in flight, the append
+            does not wait.
         runs_in_flight_min: If at least this number of runs is in flight, small appends wait for
             `linger_ms`.
-        entries_in_flight_min: Like `runs_in_flight_min`, but for the entries of a leader log. While
-            records wait, entries become larger, which increases the throughput of a log. A full
-            entry never waits. A larger value increases the latency of entries.
-        close_timeout_ms: How long the close of a ledger waits for the metadata store after all
-            appends have ended. The same limit applies when a leader log rolls.
-        open_timeout_ms: Maximum time to become the leader of a log. In this time, open ledgers of
-            an earlier leader are sealed, and a new ledger is created and listed.
-        explicit_lac_ms: How long a writer with `explicit_lac` is idle before it writes its last add
-            confirmed to all bookies of the ensemble. One bookie is notified of each new value
-            immediately.
-        backlog_entries_max: Maximum number of accepted appends that are not sent. At this limit the
-            blocking API blocks, and `drain` of the asyncio API waits.
-        backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent.
-        writer: The window, the retries and the ack quorum's timeout of each ledger's writer.
-        reader: Read-ahead, batch sizes and hedging of each range that is read.
+        entries_in_flight_min: If at least this number of entries of a leader log is in flight,
+            records wait for `linger_ms`. While records wait, entries become larger, which increases
+            the throughput of a log. A full entry never waits. A larger value increases the latency
+            of entries.
+        close_timeout_ms: Maximum time for which the close of a ledger waits for the metadata store
+            after all appends have ended. The same limit applies when a leader log rolls.
+        open_timeout_ms: Maximum time to become the leader of a log. In this time, the new leader
+            seals the open ledgers of an earlier leader, and creates and lists a new ledger.
+        explicit_lac_ms: Time for which a writer with `explicit_lac` is idle before it writes its
+            last add confirmed to all bookies of the ensemble. In addition, the writer immediately
+            notifies one bookie of each new value.
+        backlog_entries_max: Maximum number of accepted appends that are not sent yet. At this
+            limit, an append of the blocking API blocks, and `drain` of the asyncio API waits.
+        backlog_size_bytes_max: Maximum payload bytes of accepted appends that are not sent yet.
+        writer: Limit of runs in flight, retries and time-out of the ack quorum for the writer of
+            each ledger.
+        reader: Read-ahead, batch sizes and second requests (hedging) for each range that is read.
         recovery: Read-ahead and retries of each seal.
-        placement: The rules for the bookies of new entries. If this is None, the policy of the
-            cluster is used, which `ledgerlog bookies policy` sets.
+        placement: The rules for the choice of the bookies of new entries. If this is None, the
+            policy of the cluster is used, which `ledgerlog bookies policy` sets.
     """
 
     add_timeout_ms: int = 5_000

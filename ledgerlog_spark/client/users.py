@@ -11,9 +11,9 @@ from ledgerlog_spark.errors import LocalProtocolError
 from ledgerlog_spark.waits import forever, within
 
 LEAVE_MS_MAX = 5_000
-"""Maximum time that `aclose` waits for leaders with pending requests.
+"""Maximum time for which `aclose` waits until leaders have deleted their unlisted ledgers.
 
-Upkeep deletes ledgers that such a leader could not delete."""
+Upkeep deletes the ledgers that a leader could not delete in this time."""
 
 
 class EndsFirst(Protocol):
@@ -26,8 +26,7 @@ class EndsFirst(Protocol):
 class Users:
     """The objects that must be ended before their client is closed.
 
-    The references are weak: if the program no longer uses an object, the object has no pending
-    work.
+    The references are weak, because an object that the program no longer uses has no pending work.
     """
 
     def __init__(self) -> None:
@@ -45,10 +44,11 @@ class Users:
         self._users.add(user)
 
     async def leave(self, timeout_ms: int) -> None:
-        """Call `leave` of all objects at the same time. A second call only waits for their end.
+        """Call `leave` of all objects at the same time, and wait for their end.
 
-        The wait ends after `timeout_ms` or `LEAVE_MS_MAX`, whichever is shorter. At the end of the
-        wait, or if this call is cancelled, each unfinished `leave` is cancelled.
+        A second call of this method only waits. The wait ends after `timeout_ms` or `LEAVE_MS_MAX`,
+        whichever is shorter. At the end of the wait, or if this call is cancelled, each unfinished
+        `leave` is cancelled.
         """
         if not self._are_leaving:
             self._are_leaving = True

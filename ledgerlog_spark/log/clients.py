@@ -65,25 +65,27 @@ class LogClient(LedgerClient):
         """Open a log, to read it or to append to it as its only leader.
 
         Args:
-            name: 1 to 200 letters, digits, `.`, `_` and `-`.
-            lead: Become the leader. An earlier leader then can no longer append. Without `lead`,
-                the log is not changed.
-            create_if_missing: With `lead`, create the log if it does not exist. With a schema, the
-                new log is a log of rows; otherwise it is a log of records.
-            properties: Properties of a new log, by option name, such as `rollBytes`; all other
-                properties have their defaults. An existing log must have the given properties.
-            schema: With `lead`, the schema of the rows to append. An existing log must already have
-                the columns of the schema. Without a schema, rows have the columns of the log.
+            name: The name of the log: 1 to 200 letters, digits, `.`, `_` and `-`.
+            lead: Whether to become the leader. An earlier leader then can no longer append. If
+                `lead` is false, the log is not changed.
+            create_if_missing: Whether to create the log if `lead` is true and the log does not
+                exist. With a schema, the new log is a log of rows; otherwise it is a log of
+                records.
+            properties: Properties of a new log by option name, such as `rollBytes`. Properties that
+                are not given have their defaults. An existing log must have the given properties.
+            schema: The schema of the rows to append, only if `lead` is true. An existing log must
+                already have the columns of the schema. If this is None, rows have the columns of
+                the log.
 
         Raises:
             ConfigurationError: The name, a property or the schema is not valid, or the log exists
                 with other properties. Nothing was changed.
             LogNotFoundError: The log does not exist, and `create_if_missing` is false.
             MetadataError: There is no cluster at the path of the service URI.
-            LogKindError: With `lead`, the log is transactional, or a schema was given for a log of
-                records.
-            SchemaMismatchError: Spark has no types for the schema, or the schema does not fit the
-                rows of the log; nothing was changed.
+            LogKindError: `lead` is true, but the log is transactional, or a schema was given for a
+                log of records.
+            SchemaMismatchError: Spark does not support a type of the schema, or the schema does not
+                fit the rows of the log. Nothing was changed.
             LedgerLogError: The errors of `Leader.open`.
         """
         # Imported here, because most programs only open ledgers or read logs with Spark, and do not
@@ -136,7 +138,7 @@ def _refuse_what_is_for_leaders(name: str, properties: object, schema: object) -
 class BlockingLogClient(BlockingClient):
     """Ledgers and logs of one cluster. Several threads may use the client, even after a fork.
 
-    Every call waits for its result. `with` closes the client at the end of the block.
+    Every call waits for its result. A `with` statement closes the client at its end.
     """
 
     @property
@@ -177,7 +179,7 @@ class BlockingLogClient(BlockingClient):
         properties: Mapping[str, str] | None = None,
         schema: pa.Schema | None = None,
     ) -> BlockingLeader | BlockingRecordLog:
-        """Returns a log to read, or a leader to append with."""
+        """Return the opened log, or its leader if `lead` is true."""
         thread, client = self._connected()
         assert isinstance(client, LogClient)
         open_log: Any = client.open_log  # no overload accepts a bool

@@ -1,4 +1,4 @@
-"""The wall clock of this process, only for display and never for decisions (LOGS.md#G12)."""
+"""The wall clock of this process. It is used for display, never for decisions (LOGS.md#G12)."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import time
 
 
 def now_ms() -> int:
-    """The wall time in ms since the epoch."""
+    """Return the wall time in milliseconds since 1970-01-01 00:00 UTC."""
     return time.time_ns() // 1_000_000

@@ -1,7 +1,7 @@
 """Converts records to entries of a leader log, and back (LOGS.md#G10).
 
-The body of an entry is stored compressed if compression makes it at least an eighth smaller. A
-smaller saving is not worth the time to decompress the body. The layout and the limits are in
+The body of an entry is compressed only if this makes it at least an eighth smaller. A smaller
+saving is not worth the time to decompress the body. The layout and the limits are in
 `protocol/leader/entry.py`.
 """
 
@@ -25,14 +25,14 @@ from ledgerlog_spark.protocol.leader.entry import (
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 COMPRESSED_SIZE_BYTES_MIN = 256
-"""Minimum size of a body that is compressed."""
+"""Minimum size of a body that is compressed, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class EncodedBody:
-    """The encoded body of an entry that has no offset and no time yet.
+    """The encoded body of an entry, which has no offset and no time yet.
 
-    `size_bytes` is the size before compression.
+    `size_bytes` is the size of the body before compression.
     """
 
     count: int
@@ -54,7 +54,10 @@ class EncodedBody:
 
 
 def encode_body(records: Sequence[Payload]) -> EncodedBody:
-    """Encode one or more records as the body of an entry. Compress it if this saves an eighth."""
+    """Encode one or more records as the body of an entry.
+
+    Compress the body if this saves at least an eighth of its size.
+    """
     plain = encode_records(records)
     size = len(plain)
     if size >= COMPRESSED_SIZE_BYTES_MIN:
@@ -67,7 +70,7 @@ def encode_body(records: Sequence[Payload]) -> EncodedBody:
 def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
     """Return the header and the records of an entry.
 
-    The records are views that keep the body in memory.
+    Each record is a view of the decoded body, so it keeps the whole body in memory.
 
     Raises WireFormatError if the bytes are not an entry of records, and MetadataFormatError if a
     later release of ledgerlog wrote the entry.
@@ -77,9 +80,9 @@ def decode_entry(entry: Payload) -> tuple[LeaderEntryHeader, list[memoryview]]:
 
 
 def plain_body(entry: Payload) -> tuple[LeaderEntryHeader, memoryview]:
-    """Return header and uncompressed body of an entry of records.
+    """Return the header and the uncompressed body of an entry of records.
 
-    Raises `decode_entry`'s errors.
+    The errors are those of `decode_entry`.
     """
     header = decode_entry_header(entry)
     body = memoryview(entry)[HEADER_SIZE_BYTES:]

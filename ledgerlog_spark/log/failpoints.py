@@ -1,12 +1,13 @@
-"""Places where a process can be killed or stopped, for tests of the state after a crash.
+"""Named places in the code where a test can kill or stop a process, for tests of crashes.
 
 `reach(name)` is called between two steps that a crash may separate. `reach` does nothing unless the
 environment variable `LEDGERLOG_FAILPOINT` contains this name when the process starts:
 
-- `commit.before_multi`: the process gets SIGKILL when it first reaches the place;
-- `commit.before_multi:3`: it gets SIGKILL when it reaches the place for the third time;
-- `commit.before_multi:3@FILE`: from the third time on, the process tries to remove `FILE`, and gets
-  SIGKILL if this succeeds. So only one of many Python workers dies, and its replacement continues;
+- `commit.before_multi`: the process gets SIGKILL when it first calls `reach` with this name;
+- `commit.before_multi:3`: the process gets SIGKILL at its third such call;
+- `commit.before_multi:3@FILE`: from the third such call on, the process tries to remove `FILE`, and
+  gets SIGKILL if it removed the file. Therefore only one of many Python workers is killed, and its
+  replacement continues;
 - `stop:commit.before_multi`: the process gets SIGSTOP instead of SIGKILL. After a SIGCONT, the
   process continues.
 
@@ -41,7 +42,7 @@ NAMES = {
     "sweep.ledger_sealed": "an unlisted ledger is sealed, but not deleted",
     "sweep.ledger_deleted": "a ledger is deleted, but its mark still exists",
 }
-"""The failpoints, each with the state when a process reaches it."""
+"""The names of the failpoints. Each has a description of the state when a process reaches it."""
 
 
 @dataclass(slots=True)
@@ -76,7 +77,7 @@ def reach(name: str) -> None:
 
 
 def parse(text: str) -> dict[str, _Armed]:
-    """Return the failpoints in `text`, by name. Without failpoints, `text` is empty."""
+    """Return the failpoints in `text` by name; an empty dict if `text` is empty."""
     armed = (_parse_one(one) for one in text.split(",") if text)
     return {one.name: one for one in armed}
 

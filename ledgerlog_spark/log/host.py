@@ -1,8 +1,8 @@
-"""Runs the machines of `protocol/log/` for one log, against a log store.
+"""Runs the machines of `protocol/log/` for one log, and performs their requests on a log store.
 
 The host performs one request at a time, and each request gets one reply. An error of the store
-becomes the outcome of a reply. Some errors, such as a refused access or a bug, have no outcome.
-They end the run of the machine, and `LogHost.run` raises them.
+becomes the outcome of a reply. Some errors, such as a refused access or a bug, have no matching
+outcome. Such an error ends the run of the machine, and `LogHost.run` raises the error.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ class LogHost:
         random: Random | None = None,
         clock: PassClock | None = None,
     ) -> None:
-        """A host of one log.
+        """Create a host of one log.
 
-        With `keeps_pages`, each page is read only once for all machines, because pages never
-        change. But the pages stay in memory. So use `keeps_pages` only for a few machines that run
-        one after another on almost the same head.
+        If `keeps_pages` is true, each page is read only once for all machines, because pages never
+        change. But the pages stay in memory. Therefore use `keeps_pages` only for a few machines
+        that run one after another on almost the same head.
         """
         self.name = name
         self.log_id = log_id
@@ -97,9 +97,9 @@ class LogHost:
     async def run(self, machine: LogMachine[R], *, timeout_ms: int | None = None) -> R:
         """Run the machine. Return its result, or raise its error.
 
-        Without `timeout_ms`, only the limits of the machine apply: each request has a deadline, and
-        the number of attempts is limited. With `timeout_ms`, the call raises LogTimeoutError after
-        this time; a commit may raise CommitUnknownError instead.
+        If `timeout_ms` is None, only the limits of the machine apply: each request has a deadline,
+        and the number of attempts is limited. Otherwise the call raises LogTimeoutError after this
+        time, or perhaps CommitUnknownError in a commit.
         """
         self.ledgers.check_open()
         seconds = None if timeout_ms is None else timeout_ms / 1e3
@@ -122,7 +122,10 @@ class LogHost:
 
     @contextlib.asynccontextmanager
     async def retries(self) -> AsyncIterator[Retries]:
-        """The retries of one change of the log. After the change, the writer leaves the queue."""
+        """Yield the retries of one change of the log.
+
+        After the change, the writer leaves the queue.
+        """
         retries = Retries(self.store, self.log_id, self.random)
         try:
             yield retries
@@ -146,7 +149,10 @@ class LogHost:
     async def _time(
         self, needed: m.TimeNeeded, outcome: MetadataOutcome
     ) -> tuple[MetadataOutcome, int]:
-        """Read the store's time if a reply needs it. Return the reply's outcome and the time."""
+        """Read the store's time if a reply needs it.
+
+        Return the outcome of the reply, and the time.
+        """
         if needed is m.TimeNeeded.NONE or outcome not in {MetadataOutcome.OK, MetadataOutcome.GONE}:
             return outcome, 0
         if needed is m.TimeNeeded.RECENT:
@@ -156,7 +162,7 @@ class LogHost:
         else:
             return outcome, 0
         if read is not MetadataOutcome.OK or now_ms is None:
-            # A write without data reads the clock, so the outcome of this write does not matter.
+            # A write without data reads the clock. The outcome of this write does not matter.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms
 
@@ -273,10 +279,10 @@ class LogHost:
         return m.Written(effect.request, MetadataOutcome.UNAVAILABLE if is_kept else outcome)
 
     async def drop_ledger(self, ledger_id: int, *, may_seal: bool = True) -> bool:
-        """Seal and delete a ledger that no version can list any more, then delete its mark.
+        """Seal and delete a ledger that no version can list any more, and then delete its mark.
 
-        The seal stops a writer that still runs. Return False if the ledger could not be sealed, or
-        if it is open and `may_seal` is false. In both cases, the ledger is not deleted. After a
+        The seal stops a writer that still appends. Return whether the ledger was deleted. It is not
+        deleted if it could not be sealed, or if it is open and `may_seal` is false. After a
         MetadataUnknownError, the ledger may have been deleted; a retry is safe.
         """
         try:
@@ -302,7 +308,10 @@ def _key_of(page: PageRequest) -> tuple[str, int]:
 
 
 async def outcome_of(work: Awaitable[T]) -> tuple[MetadataOutcome, T | None]:
-    """The outcome of a request to the store, and its result. Other errors are raised."""
+    """Return the outcome and the result of a request to the store.
+
+    Raise errors without an outcome.
+    """
     try:
         return MetadataOutcome.OK, await work
     except LedgerLogError as error:

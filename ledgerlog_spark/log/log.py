@@ -1,6 +1,7 @@
-"""The handle of one log, of either kind (docs/LOGS.md).
+"""The handle of one log, transactional or led by a leader (docs/LOGS.md).
 
-All methods run on the client's event loop. `blocking/` derives the blocking methods from them.
+All methods run on the client's event loop. The modules in `blocking/` derive the blocking methods
+from these methods.
 """
 
 from __future__ import annotations
@@ -69,15 +70,16 @@ class Log:
     Attributes:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
-        host: Runs the machines of this log. Other APIs of the log use this object.
-        commits: The log's jobs and commits. Other APIs of the log use this object.
-        schema_commits: The log's commits that change columns. Other APIs of the log use this
-            object.
-        maintenance: The log's changes that are not commits. Other APIs of the log use this object.
+        host: The object that runs the machines of this log. Other APIs of the log use this object.
+        commits: The calls for the log's jobs and commits. Other APIs of the log use this object.
+        schema_commits: The calls for commits that change the log's columns. Other APIs of the log
+            use this object.
+        maintenance: The calls for changes of the log that are not commits. Other APIs of the log
+            use this object.
     """
 
     def __init__(self, host: LogHost) -> None:
-        """A handle of a log; `host` runs the machines of the log."""
+        """Create a handle of the log whose machines `host` runs."""
         self.name = host.name
         self.log_id = host.log_id
         self.host = host
@@ -108,7 +110,7 @@ class Log:
     delete_if_unused = _call_of(_maintenance, LogMaintenance.delete_if_unused)
 
     async def state(self, *, is_fresh: bool = True) -> LogState:
-        """The present head and schemas of the log.
+        """Return the present head and schemas of the log.
 
         Args:
             is_fresh: Whether the result must be current. If false, the call sends one request
@@ -133,10 +135,10 @@ class Log:
         `on_change` is called on the event loop and must not block. It is also called after a lost
         session, because the watch may have missed changes.
 
-        Return a function that ends the watch. Closing the client also ends the watch. The watch
-        is set on the log's head. In a leader log, it is also set on the metadata of each open
-        ledger, and on one bookie of each open ledger. Exceptions of `on_change` are reported to the
-        event loop's exception handler.
+        Return a function that ends the watch. The watch also ends when the client is closed. The
+        log's head is watched. In a leader log, the metadata of each open ledger and one bookie of
+        each open ledger are also watched. Exceptions of `on_change` are reported to the event
+        loop's exception handler.
 
         Raises:
             LocalProtocolError: The client is closed.
@@ -144,9 +146,10 @@ class Log:
         return EndWatch(self.host, on_change).cancel
 
     async def floor(self, ledger_id: int) -> int:
-        """The last listed entry of a ledger; NO_ENTRY if no retained version lists the ledger.
+        """Return the last listed entry of a ledger.
 
-        The commits since the creation of the ledger are read, a few pages at a time.
+        The result is NO_ENTRY if no retained version lists the ledger. The call reads the commits
+        since the creation of the ledger, a few pages at a time.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -158,10 +161,10 @@ class Log:
         return (await self.host.run(machine))[ledger_id]
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
-        """Fence, recover and close a ledger of this log, never below the listed entries.
+        """Fence, recover and close a ledger of this log. All entries that the log lists stay.
 
         Args:
-            ledger_id: The ledger.
+            ledger_id: Id of the ledger.
             password: The ledger's password.
 
         Raises:
@@ -186,8 +189,8 @@ class Log:
             settings: Settings with the linger and the backlog of appends.
             schema: Encoded schema of the rows to append, which is compared with the log's schema.
                 It is None if records are appended, or rows of the log's own schema.
-            properties: Required properties of the log, by option name; if it is None, nothing is
-                required.
+            properties: Properties by option name that the log must have. If this is None, the log
+                may have any properties.
 
         Raises:
             LogKindError: The log is transactional, or `schema` is given for a log of records.

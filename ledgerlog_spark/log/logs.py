@@ -35,9 +35,9 @@ class Logs:
     """
 
     def __init__(self, *, store: LogStore, ledgers: Ledgers, random: Random | None = None) -> None:
-        """The logs of `store`.
+        """Create an object for the logs of `store`. `random` varies the pauses before retries.
 
-        `random` spreads retries in time; if it is None, each log gets its own generator.
+        If `random` is None, each log gets its own generator.
         """
         self.store = store
         self._random = random
@@ -55,12 +55,13 @@ class Logs:
         """Create an empty log at version 0. The log is durable when the call returns.
 
         Args:
-            name: 1 to 200 letters, digits, `.`, `_` and `-`.
-            schema: The first schema of the log, as an Arrow schema message; empty if the log gets
-                no schema.
-            properties: Properties by option name. All other properties have their defaults.
+            name: The name of the log: 1 to 200 letters, digits, `.`, `_` and `-`.
+            schema: The first schema of the log, as an Arrow schema message. If it is empty, the log
+                has no schema yet.
+            properties: Properties by option name. Properties that are not given have their
+                defaults.
             kind: Kind of the log's writers: jobs that commit, or one leader at a time.
-            content: Rows, or records.
+            content: The content of the log: rows or records.
 
         Raises:
             ConfigurationError: The name or a property is not valid; nothing was done.
@@ -131,14 +132,14 @@ class Logs:
         """Open the log with the id `log_id` without a request to the store, for tasks of a job.
 
         Args:
-            name: The name for messages, and for `Log.name`.
-            log_id: The `Log.log_id` of the log.
+            name: The name of the log. It is used in messages and for `Log.name`.
+            log_id: The id of the log, as in `Log.log_id`.
         """
         check_id(name, log_id)
         return self._log(name, log_id)
 
     async def names(self) -> Sequence[str]:
-        """Names of all logs, sorted.
+        """Return the names of all logs, sorted.
 
         Raises:
             MetadataUnavailableError: The names could not be read.
@@ -146,9 +147,9 @@ class Logs:
         return await self.store.names()
 
     async def now_ms(self) -> int:
-        """An estimate of the time of the store's clock. Commits contain times of this clock.
+        """Return an estimate of the time of the store's clock, whose times commits contain.
 
-        The estimate is never ahead of the clock.
+        The estimate is never later than the time of the clock.
 
         Raises:
             MetadataError: There is no cluster at the path of the service URI, or the store failed.
@@ -165,7 +166,7 @@ class Logs:
         return self.store.watch_names(on_change)
 
     async def delete(self, name: str) -> None:
-        """Delete a log. The name is free immediately; the ledgers stay for `deletedRetentionMs`.
+        """Delete a log. Its name is free immediately. Its ledgers stay for `deletedRetentionMs`.
 
         Raises:
             LogNotFoundError: The log does not exist.
@@ -173,7 +174,7 @@ class Logs:
         await (await self.open(name)).delete()
 
     async def owner(self, ledger_id: int) -> str | None:
-        """Name of the existing log that may list the ledger, or None.
+        """Return the name of the existing log that may list the ledger; None if there is none.
 
         Raises:
             LedgerNotFoundError: The ledger does not exist.
@@ -182,7 +183,7 @@ class Logs:
         return None if head is None else head.name
 
     async def floor(self, ledger_id: int) -> int:
-        """Last entry of the ledger that a log lists; NO_ENTRY if no log lists the ledger.
+        """Return the last entry of the ledger that a log lists; NO_ENTRY if it is not listed.
 
         Raises:
             LedgerNotFoundError: The ledger does not exist.
@@ -193,10 +194,10 @@ class Logs:
         return await self._log(head.name, head.log_id).floor(ledger_id)
 
     async def seal(self, ledger_id: int, *, password: bytes = b"") -> LedgerMetadata:
-        """Fence, recover and close any ledger, never below the entries that a log lists.
+        """Fence, recover and close any ledger. All entries of the ledger that a log lists stay.
 
         Args:
-            ledger_id: The ledger.
+            ledger_id: Id of the ledger.
             password: The ledger's password.
 
         Raises:
@@ -221,10 +222,10 @@ class Logs:
     def sweeper(
         self, *, memory: SweepMemory | None = None, clock: PassClock | None = None
     ) -> Sweeper:
-        """A sweeper, which deletes everything that no version of any log lists.
+        """Return a sweeper, which deletes ledgers and pages that no version of any log lists.
 
         Args:
-            memory: Findings of earlier passes, which save requests; if it is None, the pass reads
+            memory: Results of earlier passes, which save requests. If it is None, the pass reads
                 everything.
             clock: The clock of the pass; if it is None, the store's clock is read.
         """
@@ -257,7 +258,7 @@ def _check_new(schema: object, properties: object, kind: object, content: object
 
 
 def logs_of(client: LedgerClient) -> Logs:
-    """The logs of the cluster that `client` is connected to, usable until the client is closed."""
+    """Return the logs of the cluster of `client`. They can be used until the client is closed."""
     if client.services.logs is None:
         raise ConfigurationError(
             "this client supports ledgers only: connect with ledgerlog_spark.connect"

@@ -1,4 +1,4 @@
-"""Draws a picture of a log for notebooks, with the fragments that each bookie stores."""
+"""Draws a picture of a log for notebooks. It shows the fragments that each bookie stores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GONE_COLOUR = "#d62828"
 LEDGERS_MAX = 200
 """Maximum number of ledgers in the picture.
 
-If a log has more ledgers, the newest ledgers are drawn.
+If a log has more ledgers, the picture shows only the newest ledgers.
 """
 
 _WIDTH, _ROW, _GAP, _TOP, _BAR_MIN = 900, 26, 6, 40, 2.0
@@ -53,7 +53,7 @@ class Picture:
     """A picture that notebooks show.
 
     Attributes:
-        svg: The drawing.
+        svg: The picture as SVG text.
     """
 
     svg: str
@@ -63,10 +63,10 @@ class Picture:
 
 
 async def picture_of(log: Log, client: LedgerClient, *, gone: Collection[str] = ()) -> Picture:
-    """Draw the newest version of a log: one line for each bookie, with the entries of all ledgers.
+    """Draw the newest version of a log, with one line for each bookie.
 
-    A bar in the colour of the fragment shows where a bookie has entries. Bookies that are not
-    registered, and bookies in `gone`, are hatched in red.
+    In the line of a bookie, a bar in the colour of the fragment shows the entries that the bookie
+    has. Bookies that are not registered, and bookies in `gone`, are hatched in red.
     """
     snapshot = await log.snapshot()
     ledgers = [ledger async for ledger in _pictured(snapshot, client)]
@@ -96,7 +96,7 @@ def drawn(
 ) -> str:
     """Draw the picture as SVG.
 
-    The oldest ledger is drawn first. Bookies in `gone` are drawn as lost.
+    The oldest ledger is on the left. Bookies in `gone` are drawn as lost.
     """
     left = 20 + _CHARACTER * max([len(bookie) for bookie in bookies] + [6])
     height = _TOP + len(bookies) * _ROW + 26
@@ -122,7 +122,10 @@ def _strips(
     gone: Collection[str],
     left: float,
 ) -> Iterator[str]:
-    """The bars of all ledgers, side by side. The width of a bar shows the number of entries."""
+    """Yield the bars of all ledgers, side by side.
+
+    The width of a bar shows the number of entries.
+    """
     entries = max(1, sum(ledger.entries for ledger in ledgers))
     room = max(10.0, _WIDTH - left - 4 - _GAP * len(ledgers))
     x = left

@@ -16,12 +16,13 @@ from ledgerlog_spark.protocol.ledger.slices import SliceSource
 
 
 class Appends(Protocol):
-    """The queue of a leader's entries that are not sent yet. `AppendQueue` implements it."""
+    """The queue of a leader's unsent entries. `AppendQueue` implements this interface."""
 
     def add(self, payload: bytes | bytearray | memoryview, waiter: Waiter, /) -> None:
         """Append one payload.
 
-        `waiter` receives the result, unless the queue has a listener for results.
+        `waiter` receives the result. If the queue has a listener, the listener receives the result
+        instead.
         """
 
     def send_now(self) -> None:
@@ -37,28 +38,34 @@ class LedgerWriterHandle(Protocol):
 
     @property
     def id(self) -> int:
-        """The ledger."""
+        """The id of the ledger."""
 
     @property
     def is_writable(self) -> bool:
-        """Whether the handle accepts appends: it has not failed and was not closed."""
+        """Whether the handle accepts appends. It does if it has neither failed nor been closed."""
 
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
-        """Append one payload, and return a future of the entry's id. Futures complete in order."""
+        """Append one payload, and return a future of the entry's id.
+
+        Futures complete in the order of the calls.
+        """
 
     async def close(self) -> LedgerMetadata:
-        """Close the ledger after the last append. After a retriable error, the caller may retry."""
+        """Close the ledger after the last append.
+
+        After a retriable error, the caller may close it again.
+        """
 
     def abandon(self) -> None:
         """Stop writing without closing the ledger."""
 
 
 class Follower(Protocol):
-    """Keeps a reader handle up to date."""
+    """Keeps the known end of a ledger in a read handle up to date."""
 
     @property
     def error(self) -> LedgerLogError | None:
-        """The error that ended the follower; None while it runs, or if the ledger was closed."""
+        """The error that ended the follower; None while it runs and after the ledger is closed."""
 
 
 class LedgerReaderHandle(Protocol):
@@ -66,24 +73,24 @@ class LedgerReaderHandle(Protocol):
 
     @property
     def id(self) -> int:
-        """The ledger."""
+        """The id of the ledger."""
 
     @property
     def last_add_confirmed(self) -> int:
-        """The last entry that is known to be acknowledged, or NO_ENTRY.
+        """The last entry that is known to be acknowledged; NO_ENTRY if there is none.
 
-        In a closed ledger, this is the last entry.
+        If the ledger is closed, the value is its last entry.
         """
 
     @property
     def is_closed(self) -> bool:
-        """Whether the end of the ledger is final."""
+        """Whether the ledger is closed, so that its end is final."""
 
     def follow(self, on_change: Callable[[], None], *, entries_size_bytes_max: int = 0) -> Follower:
         """Update `last_add_confirmed` and `is_closed`, and call `on_change` after each change."""
 
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Any]:
-        """The entries of this range that the follower's last update contained.
+        """Return the first entries of this range that the follower's last update contained.
 
         The result has no gaps, and may be empty.
         """
@@ -97,14 +104,15 @@ class LedgerReaderHandle(Protocol):
         place: ReadPlace | None = None,
         slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Yield entries in order, in batches. With `is_listed`, ignore the last add confirmed.
+        """Yield entries in order, in batches.
 
-        With `place`, all readers of the place's room share one limit of memory. With `slices`, a
-        payload may contain only the requested parts.
+        If `is_listed` is true, the range may end after the last add confirmed. If `place` is given,
+        all readers of its room share one limit of memory. If `slices` is given, a payload may
+        contain only the requested parts.
         """
 
     async def aclose(self) -> None:
-        """End the reads."""
+        """End all reads and followers of this handle."""
 
 
 class Ledgers(Protocol):
@@ -121,12 +129,12 @@ class Ledgers(Protocol):
     ) -> LedgerWriterHandle:
         """Create a ledger. `create` stores its metadata.
 
-        `ledger_id` comes from `new_ledger_ids` and is used once. `on_failed` gets the reason when
-        the handle fails and accepts no more appends, even if no append is pending.
+        `ledger_id` is an unused id that `new_ledger_ids` returned. When the handle fails,
+        `on_failed` gets the error, even if no append is pending.
         """
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Ledger ids in ascending order. No id is ever used twice."""
+        """Return new ledger ids in ascending order. No other call returns these ids."""
 
     async def open_ledger(
         self,
@@ -136,13 +144,14 @@ class Ledgers(Protocol):
         is_listed: bool = False,
         may_be_outdated: bool = False,
     ) -> LedgerReaderHandle:
-        """A handle to read a ledger. With `is_listed`, no bookie is queried for the LAC.
+        """Return a handle to read a ledger.
 
-        With `may_be_outdated`, the handle may use ledger metadata that was read some time ago.
+        If `is_listed` is true, the LAC is not read from bookies. If `may_be_outdated` is true, the
+        handle may use ledger metadata that was read some time ago.
         """
 
     async def ledger_metadata(self, ledger_id: int) -> LedgerMetadata:
-        """The present metadata of a ledger."""
+        """Return the present metadata of a ledger."""
 
     async def seal(
         self, ledger_id: int, *, password: bytes = b"", floor_entry_id: int = -1
@@ -168,7 +177,7 @@ class Ledgers(Protocol):
         """Raise `LocalProtocolError` if the client was closed."""
 
     def list_ledgers(self) -> AsyncIterator[int]:
-        """All ledger ids, in ascending order."""
+        """Yield all ledger ids in ascending order."""
 
     async def entry_copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_id: int

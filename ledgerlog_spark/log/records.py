@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind
 
 RECORD_SIZE_BYTES_MAX = PAYLOAD_SIZE_BYTES_MAX - HEADER_SIZE_BYTES - 4
-"""Size of the largest record, a little less than 5 MiB."""
+"""Maximum size of a record in bytes, a little less than 5 MiB."""
 
 
 class Record(NamedTuple):
@@ -24,9 +24,9 @@ class Record(NamedTuple):
     Attributes:
         offset: Offset of the record. Offsets have no gaps and are never reused.
         value: The appended bytes.
-        append_time_ms: The time when the leader accepted the record, by the store's clock, in ms
-            since the epoch. A later record never has an earlier time.
-        ledger_id: The ledger that stores the record.
+        append_time_ms: The time when the leader accepted the record, by the store's clock, in
+            milliseconds since 1970-01-01 UTC. A later record never has an earlier time.
+        ledger_id: Id of the ledger that stores the record.
         entry_id: The entry that stores the record, perhaps together with other records.
         log_id: Id of the log.
     """
@@ -53,7 +53,7 @@ class RecordEntry(NamedTuple):
 
 
 class Positions(Sequence[Position]):
-    """Positions of the records of one `append_many`.
+    """The positions of the records of one call of `append_many`.
 
     Each `Position` object is created when it is accessed. A position stays valid after rolls,
     ensemble changes, recoveries and new leaders. After its record was truncated, a read from the
@@ -67,7 +67,10 @@ class Positions(Sequence[Position]):
     __slots__ = ("_entries", "_firsts", "_log_id", "offsets")
 
     def __init__(self, log_id: str, offsets: range, entries: Iterable[RecordEntry]) -> None:
-        """Make the positions of `offsets`, which have no gaps. `entries` are in ascending order."""
+        """Create the positions of `offsets`.
+
+        `entries` contain their records, in ascending order.
+        """
         self.offsets = offsets
         self._log_id = log_id
         self._entries = tuple(entries)
@@ -96,7 +99,7 @@ class Positions(Sequence[Position]):
 
 
 def offset_of(place: object, log_id: str, log: str) -> int:
-    """The offset of `place`, which is a position or an offset."""
+    """Return the offset of `place`, which is a position or an offset."""
     if isinstance(place, Position):
         if place.log_id != log_id:
             raise ConfigurationError(
@@ -124,7 +127,7 @@ def checked_records(records: Iterable[Payload]) -> list[Payload]:
     if set(map(type, listed)) <= {bytes}:
         longest = max(map(len, listed), default=0)
         if longest <= RECORD_SIZE_BYTES_MAX:
-            return listed  # this takes a tenth of the time that a check of each record takes
+            return listed  # ten times faster than a check of each record
     return [checked_record(record) for record in listed]
 
 

@@ -1,14 +1,14 @@
 """Decides how long a machine of a log waits before it retries (LOGS.md#K15).
 
-A conflict means that another writer succeeded. After the first conflict, the writer pauses for a
-random time, which is at most the duration of the attempt. After the second conflict, the writer
-waits in the log's queue, where one writer at a time commits. The number of requests of a writer
-then does not depend on the number of waiting writers. The queue protects no data. If a writer
-cannot join the queue or waits too long, it pauses and tries again without the queue.
+A conflict means that another writer succeeded. After the first conflict, a writer pauses for a
+random time, which is at most the duration of its attempt. After the second conflict, the writer
+waits in the log's queue, in which one writer at a time commits. Because of the queue, the number of
+requests of a writer does not depend on the number of waiting writers. The queue protects no data.
+If a writer cannot join the queue or waits too long, it pauses and tries again without the queue.
 
 The first writer in the queue has conflicts only with writers outside the queue. Each of these
-writers joins the queue after two conflicts. Every conflict means that another commit succeeded, so
-at least one writer always makes progress.
+writers joins the queue after two conflicts. Because every conflict means that another change
+succeeded, at least one writer always makes progress.
 """
 
 from __future__ import annotations
@@ -28,36 +28,39 @@ PAUSE_MS_MIN = 2
 PAUSE_MS_MAX = 2_000
 
 OUTAGE_PAUSE_MS_FIRST = 10
-"""The longest pause after the first unanswered request."""
+"""Maximum pause after the first unanswered request, in milliseconds."""
 
 QUEUE_FROM_CONFLICTS = 2
-"""After this number of conflicts about the head, a writer waits in the queue."""
+"""Number of conflicts in writes of the head after which a writer waits in the queue."""
 
 TURN_CONFLICTS_MAX = 10
-"""Up to this number of further conflicts, the first writer in the queue retries without a pause."""
+"""Maximum number of further conflicts after which the first writer in the queue retries without a
+pause."""
 
 TURN_MS = 2_000
-"""If a writer is first in the queue for this time, other writers remove it from the queue."""
+"""Maximum time for which a writer may be first in the queue before other writers remove it."""
 
 LEAVE_MS_MAX = 1_000
-"""Time limit for leaving the queue. A finished change must not wait until an outage ends."""
+"""Maximum time for the request that leaves the queue.
+
+A finished change must not wait until an outage ends."""
 
 WAIT_MS_MAX = 60_000
-"""Time limit of the wait in the queue.
+"""Maximum time for which a writer waits in the queue.
 
 After this time, the writer tries again without the queue.
 """
 
 
 class _OverdueError(Exception):
-    """Waiting in the queue, or leaving the queue, took too long."""
+    """The wait in the queue, or the request that leaves the queue, took too long."""
 
 
 class Retries:
     """The retries of one machine: the number of its failures, and its place in the queue."""
 
     def __init__(self, store: LogStore, log_id: str, random: Random) -> None:
-        """Make the retries of a machine that has not failed yet. `random` varies the pauses."""
+        """Create the retries of a machine that has not failed yet. `random` varies the pauses."""
         self._queue = store.queue(log_id)
         self._random = random
         self._began = asyncio.get_running_loop().time()
@@ -69,8 +72,8 @@ class Retries:
     async def after(self, outcome: MetadataOutcome, *, is_of_head: bool) -> None:
         """Wait until the machine may retry.
 
-        `outcome` is the outcome of the failed request. `is_of_head` is true if the request changes
-        the log's head.
+        `outcome` is the outcome of the failed request. `is_of_head` states whether the request
+        changes the log's head.
         """
         if outcome is not MetadataOutcome.CONFLICT:
             self._outages += 1
@@ -86,11 +89,14 @@ class Retries:
         self._began = loop.time()
 
     async def end(self) -> None:
-        """Leave the queue, if this writer is in it, so that no writer waits for this writer."""
+        """Leave the queue, if this writer is in the queue.
+
+        After that, no other writer waits for this writer.
+        """
         name, self._name = self._name, None
         if name is not None:
-            # If this fails, other writers remove this member, or the store removes the member when
-            # the session ends.
+            # If the request fails, other writers remove this member, or the store removes the
+            # member when the session ends.
             with contextlib.suppress(LedgerLogError, _OverdueError):
                 async with Deadline(LEAVE_MS_MAX / 1e3, _OverdueError):
                     await self._queue.leave(name)
@@ -109,16 +115,16 @@ class Retries:
     async def _wait_for_turn(self) -> None:
         """Wait until all earlier members have left the queue. Remove idle members.
 
-        A member waits until the member before it leaves. With n members before it, the member waits
-        at most n times TURN_MS. If the first member is still in the queue after this time, no later
-        member has removed the first member. So all n members are idle, and this member removes
-        these n members.
+        Each member waits until the member before it leaves. If n members are before it, a member
+        waits at most n times TURN_MS. If the first member is still in the queue after this time, no
+        later member has removed the first member. Therefore all n members are idle, and this member
+        removes these n members.
         """
         self._name = await self._queue.join(f"{self._random.getrandbits(64):016x}")
         while True:
             members = list(await self._queue.members())
             if self._name not in members:
-                self._name = None  # others removed this member, or the session was replaced
+                self._name = None  # other writers removed it, or the session was replaced
                 return
             before = members[: members.index(self._name)]
             if not before:

@@ -25,19 +25,22 @@ from ledgerlog_spark.wire.ledger_loss import (
 
 
 class AcceptedLosses:
-    """The accepted losses of the cluster at one root: for each bookie and ledger, the newest."""
+    """The accepted losses of the cluster at one root.
+
+    Each bookie has at most one record for a ledger, of its newest accepted loss.
+    """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
         self._directory = f"{root}-losses"
 
     async def write(self, loss: AcceptedLoss) -> None:
-        """Create or replace the record of a loss. After a lost answer, the write is repeated."""
+        """Create or replace the record of a loss. If the answer is lost, the write is repeated."""
         path = self._path(loss.bookie_id, loss.ledger_id)
         await put_node(self._tree, path, loss.encode())
 
     async def of_bookie(self, bookie_id: str) -> list[AcceptedLoss]:
-        """The losses of one bookie, by ledger id.
+        """Return the accepted losses of one bookie, sorted by ledger id.
 
         Raises:
             MetadataFormatError: A later release wrote a record, or a record is damaged.
@@ -48,7 +51,7 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """The accepted losses of a ledger in the cluster, read after a sync; None if none exist.
+        """Return the losses of a ledger that the cluster gave up, read after a sync, or None.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or the record is damaged.
@@ -59,7 +62,10 @@ class AcceptedLosses:
         return None if node is None else _decoded(path, node.value)
 
     async def ledger_ids(self) -> frozenset[int]:
-        """The ledgers with entries that the cluster gave up. The read may be stale."""
+        """Return the ids of ledgers with entries that the cluster gave up.
+
+        The read may be stale.
+        """
         names = await znodes.children_of(self._tree, f"{self._directory}/@ledgers")
         return frozenset(int(name) for name in names if name.isdecimal())
 

@@ -1,12 +1,12 @@
 """Creates a cluster, and deletes all nodes of a cluster.
 
 A cluster consists of the nodes below its root, and of the nodes below the roots of ledgerlog's own
-trees (`OWN_TREES`). The path of such a root is the path of the cluster's root with a suffix.
+trees (`OWN_TREES`). The path of such a root is the path of the cluster's root followed by a suffix.
 
-One transaction creates a cluster. So two programs cannot create the same cluster, and a cluster
-never exists in part. A deletion takes many requests. Its first transaction succeeds only if no
-bookie is registered. The transaction writes into INSTANCEID that the cluster is being deleted.
-After that no bookie starts, and only a deletion with the same instance id continues.
+One transaction creates a cluster. Therefore two programs cannot create the same cluster, and a
+cluster never exists in part. A deletion takes many requests. Its first transaction succeeds only if
+no bookie is registered. This transaction writes into INSTANCEID that the cluster is being deleted.
+After this transaction no bookie starts, and only a deletion with the same instance id can continue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NAMES_BELOW_ROOT = re.compile(
     "available|cookies|idgen|idgen-long|underreplication|INSTANCEID|LAYOUT"
     "|[0-9]{2,3}|L[0-9]{10}|ID-[0-9]{10}"
 )
-"""The nodes below the root, of ledgerlog and of Apache BookKeeper, in all layouts."""
+"""The names of nodes below the root that ledgerlog and Apache BookKeeper use, in all layouts."""
 
 DELETIONS_AT_ONCE = 100
 NAMED_MAX = 5
@@ -51,8 +51,8 @@ class FoundCluster:
     """A cluster that may be deleted.
 
     Attributes:
-        instance: The data of INSTANCEID. It begins with `DELETING` if an earlier deletion has
-            begun, and did not end.
+        instance: The data of INSTANCEID. It begins with `DELETING` if an earlier deletion has begun
+            and did not end.
         logs: Names of the logs, sorted.
         bookies: Ids of the bookies with a cookie, sorted.
     """
@@ -63,12 +63,12 @@ class FoundCluster:
 
     @property
     def is_being_deleted(self) -> bool:
-        """Whether an earlier deletion has begun, and did not end."""
+        """Whether an earlier deletion of this cluster has begun and did not end."""
         return self.instance.value.startswith(DELETING)
 
 
 class Clusters:
-    """The nodes of the cluster at one root, which may not exist."""
+    """The nodes of the cluster at one root. The cluster may not exist."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
         self._tree = tree
@@ -80,7 +80,8 @@ class Clusters:
         """Create a cluster, and return its new instance id.
 
         Raises:
-            MetadataError: A cluster, or a part of a cluster, exists. Nothing was changed.
+            MetadataError: A cluster, or a part of a cluster, already exists at the root. Nothing
+                was changed.
             MetadataUnknownError: It is unknown whether the cluster was created.
         """
         await self._require_nothing()
@@ -115,7 +116,8 @@ class Clusters:
 
         Args:
             instance_id: The id of the cluster, so that no other cluster is deleted by mistake.
-            on_deleted: Called with the number of nodes that have been deleted so far.
+            on_deleted: A function that is called with the number of nodes that have been deleted so
+                far.
 
         Raises:
             ConfigurationError: The cluster has another instance id. Nothing was changed.
@@ -139,9 +141,9 @@ class Clusters:
         return count
 
     async def check(self, instance_id: str) -> FoundCluster:
-        """Return the cluster, or raise the error of `delete` if it must not be deleted.
+        """Return the cluster, or raise the error of `delete` if the cluster must not be deleted.
 
-        Nothing is changed.
+        The call changes nothing.
         """
         await self._tree.sync(self._root)
         await require_cluster(self._tree, self._root)
@@ -206,7 +208,7 @@ class Clusters:
             ) from failure
 
     async def _end(self) -> int:
-        """Delete the last nodes together, so that an interrupted deletion can continue."""
+        """Delete the last nodes in one transaction. An interrupted deletion can thus continue."""
         paths = [f"{self._root}/LAYOUT", self._instance, self._root]
         there = [path for path in paths if await self._tree.stat(path)]
         try:
@@ -230,7 +232,7 @@ class Clusters:
             )
 
     async def _require_nothing(self) -> None:
-        """Raise MetadataError if the cluster, or a tree of an earlier cluster, exists."""
+        """Raise MetadataError if the cluster exists, or an own tree of an earlier cluster."""
         await self._tree.sync(self._root)
         names = await znodes.children_of(self._tree, self._root)
         if "INSTANCEID" in names:
@@ -280,7 +282,7 @@ class Clusters:
                 open_nodes.append((below, iter(await znodes.children_of(self._tree, below))))
 
     async def _delete_all(self, paths: Sequence[str]) -> int:
-        """Delete nodes, in this order. A node that is already deleted is no error."""
+        """Delete nodes in this order, and return their number. Ignore nodes that do not exist."""
         try:
             await self._tree.transact([znodes.DeleteNode(path) for path in paths])
         except (znodes.TransactionFailedError, MetadataUnknownError):
@@ -309,7 +311,7 @@ async def _batches(paths: AsyncIterator[str]) -> AsyncIterator[list[str]]:
 
 
 def _original(instance: str) -> str:
-    """The instance id in the data of INSTANCEID, also during a deletion."""
+    """Return the instance id from the data of INSTANCEID, also during a deletion."""
     return instance.removeprefix(DELETING)
 
 

@@ -1,7 +1,8 @@
-"""Nodes that at most one live session holds. A held node is ephemeral.
+"""Ephemeral nodes, each of which at most one live session holds.
 
-Holding a node only saves work: it keeps two processes from doing the same work at the same time. It
-does not protect data; the versions of the nodes protect data.
+A session holds such a node if it has created the node and the node still exists. A held node only
+saves work, because two processes do not do the same work at the same time. It does not protect
+data. The versions of nodes protect data.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ ATTEMPTS_MAX = 4
 
 
 class HeldNodes:
-    """Takes nodes below one directory, and gives them back."""
+    """Creates and deletes held nodes below one directory."""
 
     def __init__(self, tree: znodes.ZnodeTree, directory: str) -> None:
         self._tree = tree
         self._directory = directory
 
     async def acquire(self, path: str, data: bytes) -> bool:
-        """Create the node if it does not exist. Return True if this session now holds it.
+        """Create the node if it does not exist. Return whether this session now holds the node.
 
-        After a lost reply, the owner of the node shows the outcome.
+        After a lost reply, the owner of the node shows whether the node was created.
         """
         attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
         for attempt in attempts:

@@ -23,7 +23,7 @@ class KnownBookies:
         self._cookies = f"{root}/cookies"
 
     async def read(self, bookie_id: str) -> Versioned[KnownBookie] | None:
-        """The record of a bookie, read after a sync; None if the bookie has no record.
+        """Sync, and return the record of a bookie; None if the bookie has no record.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or the record is damaged.
@@ -41,9 +41,10 @@ class KnownBookies:
             ) from error
 
     async def write(self, bookie_id: str, known: KnownBookie, version: Version | None) -> Version:
-        """Create (`version` None) or replace the record of a bookie. Return the new version.
+        """Create or replace the record of a bookie, and return the new version.
 
-        After a lost answer, the same record in the store counts as written.
+        If `version` is None, the record must not exist. If the answer is lost and the store has the
+        same record, the record counts as written.
 
         Raises:
             MetadataVersionError: Another process wrote the record first.
@@ -55,9 +56,10 @@ class KnownBookies:
         return written
 
     async def transaction(self, bookie_id: str) -> int:
-        """The id of the transaction that last wrote the record of a bookie.
+        """Return the id of the transaction that last wrote the record of a bookie.
 
-        After a `write` of the caller, this is the transaction of that write, or of a later write.
+        After a `write` of the caller, the result is the transaction of this write, or of a later
+        write.
 
         Raises:
             MetadataVersionError: The record was deleted.
@@ -79,11 +81,11 @@ class KnownBookies:
         """Write a record and a cookie in one transaction. If `cookie` is None, delete the cookie.
 
         Args:
-            bookie_id: The bookie.
-            known: Its new record.
-            version: The version of its record; None if it has no record.
-            cookie: Its new cookie.
-            cookie_version: The version of its cookie; None if it has no cookie.
+            bookie_id: Id of the bookie.
+            known: The new record of the bookie.
+            version: The expected version of the bookie's record; None if it has no record.
+            cookie: The new cookie of the bookie.
+            cookie_version: The expected version of the bookie's cookie; None if it has no cookie.
 
         Raises:
             MetadataVersionError: Another process wrote the record or the cookie first. Nothing was
@@ -109,7 +111,7 @@ class KnownBookies:
             raise _changed(path, bookie_id) from failure
 
     def path(self, bookie_id: str) -> str:
-        """The path of a bookie's record, for transactions that also change other nodes."""
+        """Return the path of a bookie's record, for transactions that also change other nodes."""
         return f"{self._directory}/{checked_bookie_id(bookie_id)}"
 
 

@@ -1,4 +1,4 @@
-"""Leases on a tree of nodes. Each held lease is an ephemeral node (`held_nodes`)."""
+"""Leases on a tree of nodes. A lease that a session holds is an ephemeral node (`held_nodes`)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Leases:
         self._held = HeldNodes(tree, self._directory)
 
     async def acquire(self, name: str, holder: Mapping[str, str]) -> bool:
-        """Take the lease if it is free. Return True if this session now holds the lease."""
+        """Take the lease if it is free. Return whether this session now holds the lease."""
         data = json.dumps(dict(holder), sort_keys=True).encode()
         return await self._held.acquire(self._path(name), data)
 
@@ -35,14 +35,15 @@ class Leases:
 
     @property
     def session_id(self) -> int:
-        """The session that `acquire` takes leases for. After it is replaced, its leases are lost.
+        """The id of the session that takes leases in `acquire`.
 
-        A holder that works under a lease compares this id with the id at the beginning of its work.
+        If it changes, the session was replaced, and its leases are lost. A process that works under
+        a lease compares this id with the id at the start of its work.
         """
         return self._tree.session_id
 
     async def holder(self, name: str) -> Mapping[str, str] | None:
-        """The data that the holder of the lease stored about itself; None if the lease is free."""
+        """Return the data that a lease's holder stored about itself; None if the lease is free."""
         path = self._path(name)
         record = await znodes.get_or_none(self._tree, path)
         if record is None:

@@ -18,8 +18,9 @@ async def in_order(
 ) -> AsyncGenerator[R, None]:
     """Yield the results of `request` that are not None, in the order of the items.
 
-    At most `depth` requests run at the same time, so memory is bounded. An error of a request ends
-    the iteration. At the end of the iteration, the other requests are cancelled.
+    At most `depth` requests run at the same time, so the memory of their results is bounded. An
+    error of a request ends the iteration. At the end of the iteration, the other requests are
+    cancelled.
     """
     running: deque[asyncio.Future[R | None]] = deque()
     try:

@@ -1,6 +1,6 @@
 """The bookies of a cluster. The nodes are `available`, `cookies`, `INSTANCEID` and `LAYOUT`.
 
-A bookie announces itself with an ephemeral node. If the node is lost, the bookie creates a new
+A bookie announces itself with an ephemeral node. If this node is deleted, the bookie creates a new
 node.
 """
 
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Announcement:
-    """A bookie's node at one of two paths: `available/<id>` or `available/readonly/<id>`."""
+    """The node that announces a bookie, at `available/<id>` or `available/readonly/<id>`."""
 
     def __init__(
         self, tree: znodes.ZnodeTree, info: BookieInfo, *, place: str, other_place: str
@@ -51,11 +51,11 @@ class Announcement:
         self._keeper: asyncio.Task[None] | None = None
 
     async def announce(self) -> None:
-        """Create this session's node, after the nodes of the bookie's other sessions are deleted.
+        """Wait until no other session has a node of the bookie, and create this session's node.
 
-        When the process of an older session has died, the node of that session is deleted within
-        the session's timeout. Raises LocalProtocolError if a node of another session is not deleted
-        in time.
+        If the process of an older session has died, the node of this older session is deleted
+        within the session's time-out. LocalProtocolError is raised if a node of another session is
+        not deleted in time.
         """
         places = (self._place, self._other_place)
         await _until_alone(self._tree, self._bookie_id, places, self._try)
@@ -69,11 +69,11 @@ class Announcement:
                     await self._tree.delete(path, stat.version)
 
     def keep(self) -> None:
-        """From now on, announce again when the session is replaced or the node is deleted."""
+        """Announce the bookie again whenever the session is replaced or the node is deleted."""
         self._keeper = asyncio.get_running_loop().create_task(self._keep())
 
     async def stop_keeping(self) -> None:
-        """Stop the work of `keep`, and wait until nothing runs in the background."""
+        """Stop the work of `keep`, and wait until its task has ended."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             keeper.cancel()
@@ -98,9 +98,9 @@ class Announcement:
             cancel()
 
     async def _try(self) -> int | None:
-        """Try to announce the bookie.
+        """Try to announce the bookie. Return None after success.
 
-        Return None after success, otherwise the id of the other session.
+        If another session announces the bookie, return the id of this session.
         """
         while True:
             here = await znodes.synced_stat(self._tree, self._place)
@@ -120,17 +120,17 @@ class Announcement:
                 elif not isinstance(failure.cause, znodes.NodeExistsError | MetadataVersionError):
                     raise failure.cause from failure
             except MetadataUnknownError:
-                continue  # the next read shows the outcome
+                continue  # the next read shows whether it happened
             else:
                 return None
 
     async def _operations(
         self, here: znodes.NodeStat | None, there: znodes.NodeStat | None
     ) -> list[znodes.NodeOperation]:
-        """The operations that announce the bookie.
+        """Return the operations that announce the bookie.
 
-        `here` is the node at the announced place, and `there` is the node at the other place. Each
-        is None if the node does not exist. Both nodes belong to this session.
+        `here` is the node at the wanted path, and `there` is the node at the other path. Each is
+        None if the node does not exist. Both nodes belong to this session.
         """
         operations: list[znodes.NodeOperation] = []
         if there is not None:
@@ -150,7 +150,8 @@ async def _until_alone(
 ) -> None:
     """Call `attempt` until it finds no node of another session at `places`.
 
-    `attempt` returns the id of the other session, or None. It is called again after each change.
+    `attempt` returns the id of the other session; None if there is no such session. It is called
+    again after each change of a node.
 
     Raises:
         LocalProtocolError: The other session did not end within 1.5 session timeouts.
@@ -182,7 +183,7 @@ async def _until_alone(
 
 READ_ONLY = "readonly"
 DELETING = "deleting "
-"""The data of INSTANCEID begins with this word while the cluster is being deleted."""
+"""The beginning of the data of INSTANCEID while the cluster is being deleted."""
 
 _BOOKIE_ID = re.compile(r"[A-Za-z0-9._:\[\]-]{1,255}")
 
@@ -201,8 +202,8 @@ class Registration:
     async def register(self, info: BookieInfo, *, read_only: bool = False) -> None:
         """Announce a bookie, and keep it announced until `unregister` or `close`.
 
-        If the session is lost or the node is deleted, a new node is created. A second call changes
-        the announced data.
+        If the session is lost or the node is deleted, a new node is created. A second call replaces
+        the data of the announcement.
 
         The call waits until a node of an older session of the same bookie is deleted.
         """
@@ -219,7 +220,7 @@ class Registration:
         announcement.keep()
 
     async def wait_until_alone(self, bookie_id: str) -> None:
-        """Wait until no other session announces the bookie. This changes nothing.
+        """Wait until no other session announces the bookie. The call changes nothing.
 
         Raises:
             LocalProtocolError: The other session did not end within 1.5 session timeouts.
@@ -237,26 +238,29 @@ class Registration:
         await _until_alone(self._tree, name, places, foreign)
 
     async def unregister(self, bookie_id: str) -> None:
-        """Withdraw the announcement of a bookie. Do nothing if the bookie is not announced."""
+        """Delete the announcement of a bookie.
+
+        Do nothing if this object does not announce the bookie.
+        """
         announcement = self._announcements.pop(checked_bookie_id(bookie_id), None)
         if announcement is not None:
             await announcement.stop_keeping()
             await announcement.withdraw()
 
     async def writable(self) -> Sequence[str]:
-        """Ids of the bookies that accept new ledgers, sorted."""
+        """Return the ids of the bookies that accept new ledgers, sorted."""
         return [name for name in await self._names(self._available) if name != READ_ONLY]
 
     async def read_only(self) -> Sequence[str]:
-        """Ids of the bookies that serve only reads and recovery, sorted."""
+        """Return the ids of the bookies that serve only reads and recovery, sorted."""
         return await self._names(self._read_only)
 
     async def known(self) -> Sequence[str]:
-        """Ids of all bookies that have a cookie, sorted."""
+        """Return the ids of all bookies that have a cookie, sorted."""
         return await self._names(self._cookies)
 
     async def info(self, bookie_id: str) -> BookieInfo:
-        """The addresses of a bookie."""
+        """Return the registration of a bookie, which contains its addresses."""
         name = checked_bookie_id(bookie_id)
         for directory in (self._available, self._read_only, self._available):
             # The third read finds a bookie that became writable between the first two reads.
@@ -270,11 +274,12 @@ class Registration:
         )
 
     async def sight(self, bookie_id: str) -> tuple[bool, int] | None:
-        """How a bookie is registered, read after a sync.
+        """Return how a bookie is registered, read after a sync.
 
         Returns:
-            Whether it is read-only, and the id of the transaction that created its node. The id is
-            different for each registration. None if the bookie is not registered.
+            Two values: whether the bookie is read-only, and the id of the transaction that created
+            its node. This id is different for each registration. The result is None if the bookie
+            is not registered.
         """
         name = checked_bookie_id(bookie_id)
         for path in (f"{self._available}/{name}", f"{self._read_only}/{name}"):
@@ -284,23 +289,26 @@ class Registration:
         return None
 
     def watch_writable(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch `writable`: `on_change` is called after a change or a new session."""
+        """Watch the result of `writable`. `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._available, on_change)
 
     def watch_read_only(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch `read_only`, as `watch_writable` watches `writable`."""
+        """Watch the result of `read_only`.
+
+        `on_change` is called after a change or a new session.
+        """
         return self._tree.watch_children(self._read_only, on_change)
 
     async def read_cookie(self, bookie_id: str) -> Versioned[bytes] | None:
-        """The stored bytes of a bookie's cookie; None if the bookie has no cookie."""
+        """Return the stored bytes of a bookie's cookie; None if the bookie has no cookie."""
         return await znodes.get_or_none(self._tree, self._cookie_path(bookie_id))
 
     async def write_cookie(self, bookie_id: str, cookie: bytes, version: Version | None) -> None:
-        """Create (`version` None) or replace the cookie of a bookie.
+        """Create or replace the cookie of a bookie. If `version` is None, the cookie is created.
 
-        After a lost answer to a creation, the same cookie in the store counts as created. This
-        cookie names the bookie and its directories, so the bookie would also accept the cookie at
-        its next start.
+        If the answer to a creation is lost and the store has the same cookie, the cookie counts as
+        created. The bookie would also accept this cookie at its next start, because the cookie
+        names the bookie and its directories.
         """
         path = self._cookie_path(bookie_id)
         try:
@@ -333,7 +341,7 @@ class Registration:
         raise attempts.error()
 
     async def instance_id(self) -> str:
-        """The cluster's UUID; cookies contain it."""
+        """Return the UUID of the cluster, which each cookie contains."""
         path = f"{self._root}/INSTANCEID"
         record = await znodes.get_or_none(self._tree, path)
         if record is None:
@@ -355,7 +363,7 @@ class Registration:
         return found
 
     async def has_cluster(self) -> bool:
-        """Whether a bookie or `ledgerlog cluster init` has created the cluster."""
+        """Return whether a bookie or `ledgerlog cluster init` has created the cluster."""
         path = f"{self._root}/INSTANCEID"
         await self._tree.sync(self._root)
         return await znodes.get_or_none(self._tree, path) is not None
@@ -371,13 +379,13 @@ class Registration:
         await znodes.make_persistent(self._tree, self._cookies)
 
     async def sync(self) -> None:
-        """Make later reads at least as new as this moment."""
+        """Sync with the store, so that later reads return the present state or a newer state."""
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Stop announcing the bookies.
+        """Stop keeping the bookies announced. This call does not end the session.
 
-        This call does not end the session. The nodes stay until the session ends.
+        The nodes of the bookies stay until the session ends.
         """
         announcements, self._announcements = self._announcements, {}
         for announcement in announcements.values():

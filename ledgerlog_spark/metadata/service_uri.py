@@ -18,9 +18,9 @@ LAYOUTS = {
     "zk+longhierarchical": "longhierarchical",
     "zk+flat": "flat",
 }
-"""The layout for each scheme of a URI.
+"""The name of the layout for each scheme of a URI.
 
-If the value is None, the layout is in the cluster's LAYOUT node.
+If the name is None, the cluster's LAYOUT node contains the layout.
 """
 
 _URI = re.compile(r"(?P<scheme>[^:/]+)://(?P<hosts>[^/]*)(?P<root>.*)", re.DOTALL)

@@ -1,4 +1,7 @@
-"""Writes of one node. If an answer is lost, the call itself finds out the outcome."""
+"""Writes of one node.
+
+If an answer is lost, the call itself finds out whether the write happened.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,9 @@ CONFLICTS_MAX = 100
 async def write_node(
     tree: znodes.ZnodeTree, path: str, data: bytes, version: Version | None
 ) -> Version | None:
-    """Create (`version` None) or replace a node. Return the new version.
+    """Create a node (if `version` is None) or replace its data. Return the new version.
 
-    After a lost answer, the same data in the store counts as written.
+    If an answer is lost and the store has the same data, the data counts as written.
 
     Returns:
         None if another process wrote or deleted the node first. In this case, nothing was changed.
@@ -38,7 +41,7 @@ async def write_node(
 
 
 async def put_node(tree: znodes.ZnodeTree, path: str, data: bytes) -> None:
-    """Create or replace a node, whatever its version is. A repetition changes nothing."""
+    """Create a node, or replace its data whatever its version is. A repetition is harmless."""
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:
         with attempt:
@@ -58,8 +61,8 @@ async def update_node(
 ) -> Version:
     """Create a node with `changed(None)`, or replace its data by `changed(data)`.
 
-    The version of the node always rises. After a lost answer or a conflict, the update is repeated,
-    so `changed` may get its own earlier result, and must accept it.
+    The version of the node always rises. After a lost answer or a conflict, the update is repeated.
+    Therefore `changed` may get its own earlier result, and must accept it.
 
     Raises:
         MetadataVersionError: Other processes wrote the node first, `CONFLICTS_MAX` times.
@@ -88,7 +91,7 @@ async def _update_once(
             return await tree.set(path, changed(found.value), found.version)
         return (await tree.create(path, changed(None), make_parents=True)).version
     except (znodes.NodeExistsError, znodes.NodeMissingError, MetadataVersionError):
-        await tree.sync(path)  # the read may be stale, or another process cleans up the directories
+        await tree.sync(path)  # the read may be stale, or another process removes empty directories
         return None
 
 
@@ -96,8 +99,8 @@ async def delete_node(tree: znodes.ZnodeTree, path: str, version: Version | None
     """Delete a node if it has this version, or in any case if `version` is None.
 
     Returns:
-        False if the node has changed, or did not exist. After a lost answer, a missing node counts
-        as deleted by this call.
+        True if the node was deleted. False if it has another version, or did not exist. After a
+        lost answer, a missing node counts as deleted by this call.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:

@@ -47,7 +47,10 @@ class MetadataStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str, layout: Layout = HIERARCHICAL) -> MetadataStores:
-        """Return the stores below `root` in a tree of any kind. This sends no request."""
+        """Return the stores of the cluster at `root` in a tree of any kind.
+
+        The call sends no request.
+        """
         return cls(
             tree=tree,
             root=root,
@@ -60,62 +63,62 @@ class MetadataStores:
 
     @property
     def logs(self) -> LogStore:
-        """The store of the cluster's logs. Getting it sends no request."""
+        """The store of the cluster's logs. The access sends no request."""
         return LogStore(self.tree, self.root, self.ledgers)
 
     @property
     def clusters(self) -> Clusters:
-        """Creates and deletes the cluster. Getting it sends no request."""
+        """The object that creates and deletes the cluster. The access sends no request."""
         return Clusters(self.tree, self.root)
 
     @property
     def known_bookies(self) -> KnownBookies:
-        """The store of the bookies' records. Getting it sends no request."""
+        """The store of the bookies' records. The access sends no request."""
         return KnownBookies(self.tree, self.root)
 
     @property
     def accepted_losses(self) -> AcceptedLosses:
-        """The store of the losses that operators accepted. Getting it sends no request."""
+        """The store of the losses that operators accepted. The access sends no request."""
         return AcceptedLosses(self.tree, self.root)
 
     @property
     def replication_locks(self) -> LedgerLocks:
-        """The lock of each ledger."""
+        """The store of the locks of ledgers."""
         return self.replication.locks
 
     @property
     def marks(self) -> MarkQueue:
-        """The queue of ledgers with lost bookies."""
+        """The store of the queue of ledgers with lost bookies."""
         return self.replication.marks
 
     @property
     def topologies(self) -> TopologyStore:
-        """The store of the cluster's topology. Getting it sends no request."""
+        """The store of the cluster's topology. The access sends no request."""
         return TopologyStore(self.tree, self.root)
 
     @property
     def holes(self) -> LedgerNotes[Holes]:
-        """The holes of ledgers: copies that registered members lack."""
+        """The store of holes: copies of entries that registered bookies lack."""
         return self.replication.holes
 
     @property
     def moves(self) -> LedgerNotes[Moves]:
-        """The moves of ledgers: copies that must be replaced by copies on other bookies."""
+        """The store of moves: copies of entries that copies on other bookies must replace."""
         return self.replication.moves
 
     @property
     def unreadable(self) -> LedgerNotes[Unreadable]:
-        """The entries without a readable copy."""
+        """The store of the entries of which no copy was readable."""
         return self.replication.unreadable
 
     @property
     def attempts(self) -> LedgerNotes[FailedAttempts]:
-        """The failed attempts to repair ledgers."""
+        """The store of the failed attempts to repair ledgers."""
         return self.replication.attempts
 
     @property
     def recovery_switch(self) -> RecoverySwitch:
-        """The settings of auto-recovery."""
+        """The store of the settings of auto-recovery."""
         return self.replication.switch
 
     @property
@@ -125,22 +128,22 @@ class MetadataStores:
 
     @property
     def worker_reports(self) -> WorkerReports:
-        """The progress of the replication workers."""
+        """The store of the progress of the replication workers."""
         return self.replication.reports
 
     @property
     def vacations(self) -> VacationStore:
-        """The bookies that are taken out of service."""
+        """The store of the vacations: bookies that are taken out of service."""
         return self.replication.vacations
 
     @property
     def check_times(self) -> CheckTimes:
-        """The times of the auditor's checks, and the progress of its walks."""
+        """The store of the times of the auditor's checks, and of the progress of its walks."""
         return self.replication.check_times
 
     @property
     def identities(self) -> BookieIdentities:
-        """The identities of the bookies: versions that change if a bookie may have lost entries."""
+        """The store of identities: versions that change if a bookie may have lost entries."""
         return self.replication.identities
 
     async def initialize(self) -> None:
@@ -148,7 +151,7 @@ class MetadataStores:
         await self.registration.initialize(self.layout)
 
     async def close(self) -> None:
-        """End the session, with its registrations and leases."""
+        """End the session. Its registrations and leases end with it."""
         try:
             await self.registration.close()
             await self.ledgers.close()
@@ -165,16 +168,16 @@ async def open_metadata(
 ) -> MetadataStores:
     """Open the stores of the cluster at a metadata service URI. The cluster need not exist yet.
 
-    If the process dies, its ephemeral nodes are deleted `session_timeout_ms` later.
-    `request_timeout_ms` includes the wait for a connection.
+    If the process dies, its ephemeral nodes are deleted `session_timeout_ms` later. The limit
+    `request_timeout_ms` of each request includes the wait for a connection.
 
     Raises:
         ConfigurationError: The URI is wrong, or the cluster has another layout than the URI.
         MetadataUnavailableError: ZooKeeper did not answer.
         MetadataFormatError: The cluster has an unknown layout of ledgers.
     """
-    # The import of kazoo takes 60 ms, and programs without ZooKeeper do not need kazoo. So it is
-    # imported here.
+    # The import of kazoo takes 60 ms, and programs without ZooKeeper do not need kazoo. Therefore
+    # kazoo is imported here.
     from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 
     parsed = parse_service_uri(uri) if isinstance(uri, str) else uri

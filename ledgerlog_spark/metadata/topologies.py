@@ -1,4 +1,4 @@
-"""The store of the topology: places of bookies and the policy, which an operator set.
+"""The store of the topology: the places of bookies and the policy that an operator set.
 
 The node is at `<root>-repair/topology`, outside the ledgers root, so Apache's tools never see it.
 """
@@ -29,7 +29,7 @@ class TopologyStore:
         self._path = f"{root}-repair/topology"
 
     async def read(self) -> Versioned[Topology] | None:
-        """The topology; None if it is not set.
+        """Return the topology; None if no topology is set.
 
         Raises:
             MetadataFormatError: A later release wrote the node, or the node is damaged.
@@ -45,9 +45,9 @@ class TopologyStore:
             ) from error
 
     async def write(self, topology: Topology, version: Version | None) -> None:
-        """Create (`version` None) or replace the topology.
+        """Create the topology (if `version` is None) or replace it.
 
-        After a lost answer, the same topology in the store counts as written.
+        If an answer is lost and the store has the same topology, the topology counts as written.
 
         Raises:
             MetadataVersionError: Another process wrote the topology first.
@@ -62,7 +62,7 @@ class TopologyStore:
 
 
 def place_of(info: BookieInfo | None, bookie_id: str, topology: Topology) -> BookiePlace:
-    """The place of a bookie: from the topology, or else from its registration."""
+    """Return the place of a bookie. Each part that the topology lacks is from the registration."""
     known = topology.bookies.get(bookie_id, {})
     registered = BookiePlace() if info is None else BookiePlace(info.host, info.rack, info.region)
     return BookiePlace(
@@ -73,7 +73,7 @@ def place_of(info: BookieInfo | None, bookie_id: str, topology: Topology) -> Boo
 
 
 def policy_of(topology: Topology) -> PlacementPolicy:
-    """The policy of the cluster. Fields that this release does not have are ignored.
+    """Return the policy of the cluster. Fields that this release does not have are ignored.
 
     Raises:
         MetadataFormatError: A field has a wrong value.

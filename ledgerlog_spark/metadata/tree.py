@@ -5,21 +5,22 @@
 
 Every write ends in one of four ways, on every tree:
 
-- It returns. Then the change is durable on a majority of the ensemble.
+- It returns. In this case, the change is durable on a majority of the ensemble.
 - It raises a `MetadataError` about the node (`NodeMissingError`, `NodeExistsError`,
-  `NodeNotEmptyError`, `MetadataVersionError`, `TransactionFailedError`). This is definite: nothing
-  was changed.
-- It raises `MetadataUnavailableError`. This is definite: nothing was sent.
+  `NodeNotEmptyError`, `MetadataVersionError`, `TransactionFailedError`). The error is definite,
+  because nothing was changed.
+- It raises `MetadataUnavailableError`. The error is definite, because nothing was sent.
 - It raises `MetadataUnknownError`. The write was sent, and may have happened or may still happen.
 
 The stores run on the client's event loop, and raise the same errors.
 
-Reads may be stale until `sync`. A later read of one tree never returns an older state, even if the
-session was replaced between the two reads. Each server gets the newest transaction id that the tree
-has received. A server that does not have this transaction refuses the session.
+Reads may be stale until `sync`. But a later read of one tree never returns an older state than an
+earlier read, even if the session was replaced between the two reads. When the tree connects, it
+sends the newest transaction id that it has received. A server that does not have this transaction
+refuses the session.
 
-If the reply to a read is lost, the read is repeated until the tree's own deadline. So a read never
-waits forever: it ends with the store's answer, or with `MetadataUnavailableError`.
+If the reply to a read is lost, the read is repeated until the tree's own deadline. Therefore each
+read ends with the store's answer, or with `MetadataUnavailableError`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from ledgerlog_spark.metadata.store_clock import EstimatedClock
 from ledgerlog_spark.model import Version, Versioned
 
 OnChange = Callable[[], None]
-"""Called, without arguments, on the event loop after a watched node has changed."""
+"""A function without arguments that is called on the event loop after a watched node has
+changed."""
 
 CancelWatch = Callable[[], None]
 
@@ -50,32 +52,36 @@ class Session(Protocol):
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests are sent immediately. Any thread may read this property."""
+        """Whether the session is connected, so that requests are sent immediately.
+
+        Any thread may read this property.
+        """
 
     async def is_orphaned(self) -> bool:
-        """Whether the address of this session's store now belongs to another store."""
+        """Return whether the address of this session's store now belongs to another store."""
         ...
 
 
 MAKE_ATTEMPTS_MAX = 4
 NODE_SIZE_BYTES_MAX = 1_000_000
-"""Maximum size of one node's data, and of one transaction's data and paths. ZooKeeper itself limits
-each packet to 1 MiB."""
+"""Maximum bytes of one node's data, and of the data and paths of one transaction.
+
+ZooKeeper itself limits each packet to 1 MiB."""
 
 
 class NodeMissingError(MetadataError):
     """The node does not exist, or the parent of a new node does not exist.
 
-    `path` names the node.
+    The field `path` is the path of the node.
     """
 
 
 class NodeExistsError(MetadataError):
-    """A node with this path already exists. `path` names the node."""
+    """A node with this path already exists. The field `path` is the path of the node."""
 
 
 class NodeNotEmptyError(MetadataError):
-    """The node has children and cannot be deleted. `path` names the node."""
+    """The node has children and cannot be deleted. The field `path` is the path of the node."""
 
 
 class TransactionFailedError(MetadataError):
@@ -115,14 +121,14 @@ class NodeStat:
     owner: int  # session id of an ephemeral node, 0 for a persistent node
     size_bytes: int
     children_count: int
-    created_ms: int  # by the store's own clock, ms since the epoch
-    changed_ms: int  # last write of the data, by the same clock
-    changed_by: int  # id of the transaction of this write
+    created_ms: int  # ms since 1970, by the store's own clock
+    changed_ms: int  # time of the last write of the data, by the same clock
+    changed_by: int  # id of the transaction of the last write of the data
 
 
 @dataclass(frozen=True, slots=True)
 class Created:
-    """The path of a new node (with its digits, if sequential) and the node's first version."""
+    """The path of a new node, with its digits if it is sequential, and its first version."""
 
     path: str
     version: Version
@@ -130,7 +136,7 @@ class Created:
 
 @dataclass(frozen=True, slots=True)
 class CheckNode:
-    """In a transaction: fail unless the node has `version.number`."""
+    """An operation of a transaction that fails unless the node has `version.number`."""
 
     path: str
     version: Version
@@ -138,7 +144,10 @@ class CheckNode:
 
 @dataclass(frozen=True, slots=True)
 class CreateNode:
-    """In a transaction: create a node. The parent exists, or an earlier operation creates it."""
+    """An operation of a transaction that creates a node.
+
+    The parent node must exist, or an earlier operation must create it.
+    """
 
     path: str
     data: bytes = b""
@@ -147,7 +156,10 @@ class CreateNode:
 
 @dataclass(frozen=True, slots=True)
 class SetNode:
-    """In a transaction: replace the data of a node, at any version if `version` is None."""
+    """An operation of a transaction that replaces the data of a node.
+
+    If `version` is None, the node may have any version.
+    """
 
     path: str
     data: bytes
@@ -156,7 +168,10 @@ class SetNode:
 
 @dataclass(frozen=True, slots=True)
 class DeleteNode:
-    """In a transaction: delete a node, at any version if `version` is None."""
+    """An operation of a transaction that deletes a node.
+
+    If `version` is None, the node may have any version.
+    """
 
     path: str
     version: Version | None = None
@@ -193,17 +208,17 @@ class ZnodeTree(Session, Protocol):
         """The estimated clock of the store. Every successful write of this session updates it."""
 
     async def get(self, path: str) -> Versioned[bytes]:
-        """Data and version of a node.
+        """Return the data and the version of a node.
 
         Raises:
             NodeMissingError: The node does not exist in this replica of the store.
         """
 
     async def stat(self, path: str) -> NodeStat | None:
-        """The metadata of a node, or None if the node does not exist."""
+        """Return the metadata of a node; None if the node does not exist."""
 
     async def children(self, path: str) -> list[str]:
-        """Names (not paths) of the direct children of a node, sorted.
+        """Return the names (not the paths) of the direct children of a node, sorted.
 
         Raises:
             NodeMissingError: The node does not exist.
@@ -217,7 +232,9 @@ class ZnodeTree(Session, Protocol):
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """Create a node. With `make_parents` also create missing ancestors, empty and persistent.
+        """Create a node.
+
+        If `make_parents` is true, first create missing ancestors, empty and persistent.
 
         Raises:
             NodeExistsError: A node with this path already exists.
@@ -229,10 +246,10 @@ class ZnodeTree(Session, Protocol):
     async def set(self, path: str, data: bytes, version: Version | None) -> Version:
         """Replace the data of a node if the node still has `version`, or if `version` is None.
 
-        A version also contains the incarnation, which identifies one creation of the path. The
-        incarnation is also compared. ZooKeeper itself compares only the number, so the tree in
-        ZooKeeper first reads the incarnation. This read may be stale. So a write is safe only if no
-        path is created again while a client has a version of the path.
+        A version consists of a number and an incarnation, which identifies one creation of the
+        path. Both are compared. ZooKeeper itself compares only the number, so the tree in ZooKeeper
+        first reads the incarnation. Because this read may be stale, a write is safe only if no path
+        is created again while a client has a version of the path.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -240,7 +257,9 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def delete(self, path: str, version: Version | None = None) -> None:
-        """Delete a node, with the same condition as `set`.
+        """Delete a node if it has `version`, or if `version` is None.
+
+        Versions are compared as in `set`.
 
         Raises:
             MetadataVersionError: The node has another version.
@@ -249,95 +268,100 @@ class ZnodeTree(Session, Protocol):
         """
 
     async def transact(self, operations: Sequence[NodeOperation]) -> list[Created | Version | None]:
-        """Run all operations or none. Versions are compared by number only.
+        """Run all operations, or change nothing if one fails.
+
+        Only the numbers of versions are compared.
 
         Returns:
-            For each operation: `Created` for a create, the new version for a set, otherwise None.
+            For each operation, its result: `Created` after a creation, the new version after a
+                change of the data, otherwise None.
 
         Raises:
             TransactionFailedError: An operation failed; nothing was changed.
         """
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads at least as new as this moment, even if the session is replaced."""
+        """Make later reads return the present or a newer state, even if the session is replaced."""
 
     def watch(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Watch a node: `on_change` is called after the node or the session has changed.
+        """Watch a node. `on_change` is called after the node or the session has changed.
 
-        A change creates or deletes the node, or replaces its data. One call may report several
-        changes, and a call may happen without a change.
+        The node changes if it is created or deleted, or if its data is replaced. One call may
+        report several changes, and a call may happen without a change.
 
         No change is lost. A read after this method has returned, or in `on_change`, may miss a
-        change. In this case, `on_change` is called for the change later.
+        change. In this case, `on_change` is called later because of this change.
         """
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
         """Watch the names of a node's children, with the same guarantees as `watch`."""
 
     async def until_gone(self, path: str) -> bool:
-        """Wait until the node may have changed. This sends one request, and no watch remains.
+        """Wait until the node may have changed. The call sends one request, and leaves no watch.
 
-        The wait has no limit, so callers set a deadline.
+        The wait has no limit, so callers must set a deadline.
 
         Returns:
-            True when the node does not exist, or does not exist any more. False when the node was
-            changed or the connection was lost.
+            True if the node does not exist. False if the node was changed or the connection was
+            lost.
 
         Raises:
             MetadataUnavailableError: The request could not be sent.
         """
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session has replaced the lost one.
+        """Watch the session.
 
-        The ephemeral nodes of the lost session are deleted.
+        `on_replaced` is called after a new session has replaced the lost session. The ephemeral
+        nodes of the lost session are then deleted.
         """
 
     async def end_session(self, secret: bytes) -> None:
         """End another session, if it still exists. Its ephemeral nodes are deleted immediately.
 
-        Use this only for sessions of dead processes. A live process would get a new session.
+        Call this method only for sessions of dead processes. A live process would get a new
+        session.
 
         Raises:
             MetadataUnavailableError: The store did not answer. The session ends at its timeout.
         """
 
     async def close(self) -> None:
-        """End the session; its ephemeral nodes are deleted and pending requests fail.
+        """End the session, so that its ephemeral nodes are deleted and pending requests fail.
 
-        May be called twice.
+        The method may be called twice.
         """
 
 
 async def get_or_none(tree: ZnodeTree, path: str) -> Versioned[bytes] | None:
-    """Data and version of a node, or None if the node does not exist."""
+    """Return the data and the version of a node; None if the node does not exist."""
     with contextlib.suppress(NodeMissingError):
         return await tree.get(path)
     return None
 
 
 async def children_of(tree: ZnodeTree, path: str) -> list[str]:
-    """Names of the children of a node, sorted; empty if the node does not exist."""
+    """Return the names of a node's children, sorted; an empty list if the node does not exist."""
     with contextlib.suppress(NodeMissingError):
         return await tree.children(path)
     return []
 
 
 async def synced_stat(tree: ZnodeTree, path: str) -> NodeStat | None:
-    """The metadata of a node, read after a sync."""
+    """Sync, and return the metadata of a node; None if the node does not exist."""
     await tree.sync(path)
     return await tree.stat(path)
 
 
 def parent_of(path: str) -> str:
-    """The path of the parent node; "/" for a node at the top."""
+    """Return the path of the parent node; "/" for a node at the top."""
     return path.rpartition("/")[0] or "/"
 
 
 async def make_persistent(tree: ZnodeTree, path: str) -> None:
     """Create a persistent, empty node and its ancestors, unless they exist.
 
-    After a lost answer, the creation of a node is repeated, because a repetition changes nothing.
+    After a lost answer, the creation of the node is repeated, because a repetition is harmless.
     """
     node = ""
     for segment in path.split("/")[1:]:
@@ -348,7 +372,7 @@ async def make_persistent(tree: ZnodeTree, path: str) -> None:
 async def make_node(tree: ZnodeTree, path: str, data: bytes = b"") -> None:
     """Create a persistent node below an existing node, unless it exists with any data.
 
-    After a lost answer, the creation is repeated, because a repetition changes nothing.
+    After a lost answer, the creation is repeated, because a repetition is harmless.
     """
     attempts = WriteAttempts(MAKE_ATTEMPTS_MAX)
     for attempt in attempts:
@@ -363,15 +387,16 @@ async def make_node(tree: ZnodeTree, path: str, data: bytes = b"") -> None:
 class WriteAttempts:
     """The attempts of one write, which is repeated after a lost answer.
 
-    Each attempt is a `with` block. If an answer is lost, the block ends and the next block begins.
+    Each attempt is one run of a `with` block in a loop. If an answer is lost, the block ends, and
+    the loop continues with the next attempt.
     """
 
     def __init__(self, attempts_max: int, *, settles: bool = True) -> None:
-        """Allow `attempts_max` attempts.
+        """Create the attempts, at most `attempts_max`.
 
-        If `settles` is false, the first lost answer is an error.
+        If `settles` is false, the error of the first lost answer is raised to the caller.
         """
-        # the error for the newest lost answer; later attempts raise it if the store is unavailable
+        # the error of the newest lost answer; a later attempt raises it if the store is unavailable
         self.lost: MetadataUnknownError | None = None
         self._attempts_max = attempts_max
         self._settles = settles
@@ -381,7 +406,7 @@ class WriteAttempts:
             yield self._attempt()
 
     def error(self) -> MetadataUnknownError:
-        """The error of the write after all attempts, each of which lost its answer."""
+        """Return the error of the write after all attempts have lost their answers."""
         assert self.lost is not None, "every attempt that returns nothing has lost its answer"
         return self.lost
 
@@ -398,7 +423,7 @@ class WriteAttempts:
 
 
 def checked_path(path: str) -> str:
-    """Check and return `path`."""
+    """Return `path`, or raise LocalProtocolError if it is not an absolute path of a node."""
     first, *segments = path.split("/")
     if path != "/" and (first or not segments or not all(segments) or {".", ".."} & {*segments}):
         raise LocalProtocolError(f"{path!r} is not an absolute path of a node", path=path)
@@ -417,5 +442,5 @@ def checked_size(path: str, size_bytes: int) -> None:
 
 
 def operations_size_bytes(operations: Sequence[NodeOperation]) -> int:
-    """Bytes of the data and paths of a transaction."""
+    """Return the number of bytes of the data and paths of a transaction."""
     return sum(len(o.path) + len(getattr(o, "data", b"")) for o in operations)

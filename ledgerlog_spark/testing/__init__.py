@@ -1,4 +1,4 @@
-"""Fakes for tests of programs that use ledgerlog: a cluster inside one event loop.
+"""Fakes for tests of programs that use ledgerlog. They form a cluster inside one event loop.
 
     from ledgerlog_spark.testing import MemoryCluster, connect_in_memory
 
@@ -14,7 +14,8 @@ and handles are the same as in a real cluster. Bookies and ZooKeeper are fakes, 
 contract tests as the real servers.
 
 - `cluster`: bookies and metadata together, and clients of the cluster.
-- `bookie`: the storage of a bookie. `in_process`: the transport to bookies. `memory`: the metadata.
+- `bookie`: the storage of a bookie. `in_process`: the transport to bookies. `memory`: the metadata
+  store.
 """
 
 from ledgerlog_spark.testing.bookie import MemoryStorage

@@ -1,4 +1,4 @@
-"""The storage of a bookie in memory, with the interface that a connection uses.
+"""The storage of a bookie in memory, with the interface that a bookie's connections use.
 
 `tests/contract/test_transport.py` checks this storage and the real storage with the same tests.
 """
@@ -32,8 +32,8 @@ class MemoryStorage:
     busy, deletes nothing, and writes nothing to a disk.
 
     Attributes:
-        ledgers: The ledgers by id. A test may remove a ledger, which is then lost.
-        adds_seen: All add requests, in order.
+        ledgers: The ledgers by id. A test may remove a ledger, to simulate its loss.
+        adds_seen: All add requests that the bookie received, in order.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class MemoryStorage:
         self.adds_seen: list[Any] = []
 
     def add(self, request: Any, on_done: Callable[[Code], None]) -> None:
-        """Store a run of entries, or refuse it.
+        """Store a run of entries, or refuse the run.
 
         A run is refused if its master key is not the ledger's master key. In a fenced ledger, only
         runs of a recovery are stored.
@@ -65,7 +65,10 @@ class MemoryStorage:
         on_done(Code.OK)
 
     def add_together(self, request: Any, on_done: Callable[[Code], None]) -> bool:
-        """Store entries that were sent in separate adds. Return False if nothing was done."""
+        """Store entries that were sent in separate adds.
+
+        Return whether the entries were stored.
+        """
         ledger = self.ledgers.get(request.ledger_id)
         if ledger is not None and (ledger.is_fenced or request.master_key != ledger.master_key):
             return False
@@ -73,7 +76,10 @@ class MemoryStorage:
         return True
 
     def read(self, request: Any, on_done: Callable[[Code, bytes | None], None]) -> None:
-        """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
+        """Read one stored entry.
+
+        If the request has a fence key, fence the ledger before the read.
+        """
         ledger = self.ledgers.get(request.ledger_id)
         if request.fence_key is not None:
             if ledger is None:

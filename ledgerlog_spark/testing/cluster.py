@@ -1,4 +1,4 @@
-"""A cluster inside one event loop, and its clients."""
+"""A cluster inside one event loop, and the clients of this cluster."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def memory_metadata(nodes: MemoryNodes | None = None, *, root: str = ROOT) -> Me
 class MemoryCluster:
     """Bookies and metadata in memory, for the event loop that runs the `async with` statement.
 
-    Nothing is durable: the data is lost when the statement ends. A stopped bookie keeps its data
-    until then. The memory use of the cluster has no limit, because a bookie accepts every add and
-    never deletes an entry. The cluster has no URI, so Spark and other processes cannot connect to
-    it.
+    No data is durable. All data is lost when the statement ends. A stopped bookie keeps its data
+    until the end of the statement. The memory use of the cluster has no limit, because a bookie
+    accepts every add and never deletes an entry. The cluster has no URI, so Spark and other
+    processes cannot connect to it.
 
     Attributes:
         bookies: The storages of the running bookies, by bookie id. A test may remove a stored
-            entry, which is then lost.
+            entry, to simulate its loss.
         nodes: The nodes of the metadata store.
     """
 
@@ -72,11 +72,14 @@ class MemoryCluster:
         await self._session.close()
 
     def client(self, settings: ClientSettings | None = None, *, seed: int = 0) -> LogClient:
-        """Return a client on the event loop of the cluster. The client is closed with the cluster.
+        """Return a client on the event loop of the cluster.
+
+        The end of the cluster closes the client.
 
         Args:
             settings: Time-outs and limits; if it is None, the defaults are used.
-            seed: Seed of the random numbers that place ledgers and spread retries.
+            seed: Seed of the random numbers for the choice of bookies and for the pauses before
+                retries.
 
         Raises:
             RuntimeError: No event loop is running.
@@ -96,7 +99,7 @@ class MemoryCluster:
         return client
 
     async def stop_bookie(self, bookie_id: str) -> None:
-        """Make a bookie unreachable, for all clients of the cluster. The bookie keeps its entries.
+        """Make a bookie unreachable for all clients of the cluster. The bookie keeps its entries.
 
         Args:
             bookie_id: A key of `bookies`.
@@ -108,11 +111,13 @@ class MemoryCluster:
         await self._session.registration.unregister(bookie_id)
 
     async def start_bookie(self, bookie_id: str) -> None:
-        """Start a stopped bookie again. If no such bookie was stopped, start an empty bookie.
+        """Start a stopped bookie again.
+
+        If no bookie with this id was stopped, start an empty bookie.
 
         Args:
-            bookie_id: The id of the bookie. An empty bookie replaces a running bookie with this id,
-                whose entries are then lost.
+            bookie_id: The id of the bookie. If a bookie with this id is running, an empty bookie
+                replaces it, and its entries are lost.
 
         Raises:
             ConfigurationError: No bookie can have this id. Nothing was changed.
@@ -125,7 +130,7 @@ class MemoryCluster:
         await self._register(bookie_id)
 
     async def _write_cookie(self, bookie_id: str) -> None:
-        """Give a bookie without entries a new identity."""
+        """Write a cookie for a bookie without entries, which gives the bookie a new identity."""
         registration = self._session.registration
         held = await registration.read_cookie(bookie_id)
         cookie = Cookie(bookie_id, "memory", ("memory",)).encode()
@@ -140,8 +145,8 @@ def connect_in_memory(
 ) -> BlockingLogClient:
     """Return a blocking client of a new cluster in memory.
 
-    The cluster belongs to this client: `close`, or the end of a `with` statement, also ends the
-    cluster, and its data is lost. To stop bookies, or to connect several clients, use
+    The cluster belongs to this client. When the client is closed, also by a `with` statement, the
+    cluster ends and its data is lost. To stop bookies, or to connect several clients, use
     `MemoryCluster`.
 
     Args:

@@ -40,7 +40,7 @@ from ledgerlog_spark.wire.requests import check_ids, checked_key
 
 @dataclass(frozen=True, slots=True)
 class StorageAdd:
-    """A run of entries for a storage. `body` has the stored entries one after the other."""
+    """A run of entries for a storage. `body` contains the stored entries one after the other."""
 
     ledger_id: int
     entry_ids: range | tuple[int, ...]
@@ -58,10 +58,16 @@ class BookieStorage(Protocol):
     """
 
     def add(self, request: StorageAdd, on_done: Callable[[Code], None]) -> None:
-        """Store a run of entries. `on_done` is called when the run is durable or refused."""
+        """Store a run of entries.
+
+        `on_done` is called when the run is stored durably, or refused.
+        """
 
     def read(self, request: ReadEntry, on_done: Callable[[Code, bytes | None], None]) -> None:
-        """Read one stored entry. If the request has a fence key, the ledger is fenced first."""
+        """Read one stored entry.
+
+        If the request has a fence key, fence the ledger before the read.
+        """
 
     def read_batch(
         self, request: ReadBatch, on_done: Callable[[Code, Sequence[bytes]], None]
@@ -82,7 +88,7 @@ class BookieStorage(Protocol):
         """Store an explicit LAC. `on_done` is called when the LAC is durable or refused."""
 
     def announce_lac(self, ledger_id: int, lac: int, master_key: bytes) -> None:
-        """Report a LAC to the watches. The storage need not store this LAC."""
+        """Report a LAC to the watches of a ledger. The storage need not store this LAC."""
 
     def watch_lac(self, ledger_id: int, on_change: Callable[[int], None]) -> Callable[[], None]:
         """Call `on_change` whenever the LAC rises. Return a function that ends the watch."""
@@ -96,14 +102,17 @@ class InProcessTransport:
     """
 
     def __init__(self, bookies: Mapping[str, BookieStorage]) -> None:
-        """Create a transport on the running event loop. Each request looks up its bookie."""
+        """Create a transport on the running event loop.
+
+        Each request finds its storage in `bookies`.
+        """
         self._bookies = bookies
         self._loop = asyncio.get_running_loop()
         self._deadlines = Deadlines(self._loop, _expire)
         self._watches: set[_Watch] = set()
         self._last_prepared: PreparedRun | None = None
-        # A storage may answer immediately, but the port requires that the answer comes after its
-        # method has returned. So each answer waits for the next turn of the event loop.
+        # A storage may answer immediately. But the port requires that an answer is given after its
+        # method has returned. Therefore each answer waits for the next iteration of the event loop.
         finish: Callable[..., Any] = self._finish
         self._reply: Callable[..., Any] = partial(self._loop.call_soon, finish)
         self._is_closed = False
@@ -171,7 +180,7 @@ class InProcessTransport:
         )
 
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
-        """Notify the watches on a bookie. Return False if the bookie is unreachable."""
+        """Notify the watches on a bookie of a LAC. Return whether the bookie is reachable."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         master_key = checked_key(request.master_key)
         storage = self._storage(bookie_id)
@@ -225,7 +234,7 @@ class InProcessTransport:
         return cancel
 
     async def aclose(self) -> None:
-        """Answer open and later requests with `Code.UNAVAILABLE`. Storages are not changed."""
+        """Answer pending and later requests with `Code.UNAVAILABLE`. Storages are not changed."""
         self._is_closed = True
         for pending in self._deadlines.close():
             pending.fail(Code.UNAVAILABLE)
@@ -249,7 +258,7 @@ class InProcessTransport:
 
 
 class _PendingLac(Pending):
-    """A request about the last add confirmed."""
+    """A pending request that reads or writes the last add confirmed."""
 
     __slots__ = ("_on_reply",)
 
@@ -258,18 +267,18 @@ class _PendingLac(Pending):
         self._on_reply = on_reply
 
     def fail(self, code: Code) -> None:
-        """Answer with a code but without a result, unless the request was already answered."""
+        """Answer with a code and without a LAC, unless the request was already answered."""
         self.finish(code, NO_ENTRY)
 
     def finish(self, code: Code, lac: int) -> None:
-        """Answer with a code and a result, unless the request was already answered."""
+        """Answer with a code and a LAC, unless the request was already answered."""
         if self.is_open:
             self.is_open = False
             self._on_reply(code, lac if code is Code.OK else NO_ENTRY)
 
 
 class _Watch:
-    """A watch of a ledger's LAC. It reports each rise later, in a callback of the event loop."""
+    """A watch of a ledger's LAC. It reports each rise in the next iteration of the event loop."""
 
     def __init__(
         self,
@@ -288,11 +297,11 @@ class _Watch:
         self._is_over = False
 
     def on_lac(self, lac: int) -> None:
-        """Report a LAC of the storage in the next turn of the event loop."""
+        """Report a LAC of the storage in the next iteration of the event loop."""
         self._loop.call_soon(self._report, lac)
 
     def cancel(self) -> None:
-        """Report nothing more."""
+        """Make the watch report nothing more."""
         self._is_over = True
 
     def end(self) -> None:

@@ -45,7 +45,7 @@ _DRIVER = [
         "log_host_clock_without_answer_shows_zero",
         f"{LOG}/host.py",
         """        if read is not MetadataOutcome.OK or now_ms is None:
-            # A write without data reads the clock, so the outcome of this write does not matter.
+            # A write without data reads the clock. The outcome of this write does not matter.
             return MetadataOutcome.UNAVAILABLE, 0
         return outcome, now_ms""",
         """        return outcome, now_ms or 0""",

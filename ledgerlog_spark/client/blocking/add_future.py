@@ -1,4 +1,4 @@
-"""The future of a blocking append, which is created in a tenth of the usual time."""
+"""The future of a blocking append. Its creation takes a tenth of the time of an ordinary future."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 class SharedCondition(threading.Condition):
-    """The condition of all futures of a handle. The thread that completes them must never wait."""
+    """The condition of all futures of a handle.
+
+    The thread that completes futures must never wait.
+    """
 
     def __init__(self, lock: threading.RLock, completing_thread: int | None) -> None:
         super().__init__(lock)
@@ -53,7 +56,7 @@ class AddFuture(concurrent.futures.Future[T]):
             timeout: Maximum time in seconds. If it is None, the call waits until the append ends.
 
         Raises:
-            TimeoutError: The append did not end in time. It continues.
+            TimeoutError: The append did not end in time. The append continues.
             LocalProtocolError: A callback called this method before the append ended.
             LedgerLogError: The append failed.
         """

@@ -23,7 +23,7 @@ AHEAD_MAX: Final = 8
 """Maximum number of batches that wait in the queue."""
 
 AHEAD_SIZE_BYTES_MAX: Final = 16 << 20
-"""The loop adds no batch while the waiting batches have this size or more."""
+"""Total size of waiting batches at which the loop adds no further batch, in bytes."""
 
 
 class _End:
@@ -37,7 +37,7 @@ class _End:
 
 
 class BatchQueue(Generic[T]):
-    """Passes one async iteration to one thread of the same process."""
+    """Passes the batches of one asynchronous iterator to one thread of the same process."""
 
     def __init__(
         self,
@@ -47,7 +47,8 @@ class BatchQueue(Generic[T]):
     ) -> None:
         """Create a queue.
 
-        `taken` begins the iteration. `size_bytes_of` may return an estimated size.
+        The call of `taken` begins the iteration. `size_bytes_of` returns the size of a batch in
+        bytes, which may be an estimate.
         """
         self._size_bytes_of = size_bytes_of
         self._put_size_bytes = 0
@@ -60,7 +61,7 @@ class BatchQueue(Generic[T]):
         self._task: asyncio.Task[None] | None = None
 
     def taken(self) -> Iterator[T]:
-        """Yield each batch when it arrives. At the end, raise the error of the iteration, if any.
+        """Yield each batch when it arrives. If the iteration failed, raise its error at the end.
 
         If this generator is closed, the iteration ends. If the event loop ends, the generator
         raises CancelledError.
@@ -116,7 +117,7 @@ class BatchQueue(Generic[T]):
         self._room.clear()
         self._is_full = True
         # The thread wakes the loop only if `_is_full` is set. The thread may have made room before
-        # `_is_full` was set, so the loop checks the room once more before it waits.
+        # `_is_full` was set, so the loop checks for room once more before it waits.
         if not self._has_room_again:
             await forever(self._room.wait(), "the thread takes a batch, or closes the iteration")
         self._is_full = False

@@ -1,7 +1,8 @@
 """The blocking client, for programs without an event loop and for Spark's workers.
 
-Every call runs on the one loop thread of the process. After a fork, the client reconnects in the
-child process. Only the parent process can continue to write the ledgers that it created.
+Every call runs on the loop thread, of which each process has only one. After a fork, the client
+reconnects in the child process. Only the parent process can continue to write the ledgers that it
+created.
 """
 
 from __future__ import annotations
@@ -39,7 +40,10 @@ class BlockingClient(Blocking[LedgerClient], Closing):
     """
 
     def __init__(self, connect: Connect) -> None:
-        """Create and connect a client. Each process that uses the client calls `connect` once."""
+        """Create and connect a client.
+
+        Each process that uses the client object calls `connect` once.
+        """
         self._connect = connect
         self._lock = threading.Lock()
         self._pid = 0
@@ -63,7 +67,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
     @documented_by(LedgerClient.list_ledgers)
     def list_ledgers(self) -> Iterator[int]:
-        """Yield the ids. Several ids are read with one call on the event loop."""
+        """Yield the ledger ids. Each call on the event loop reads up to `BATCH_OF_IDS` ids."""
         thread, client = self._connected()
         ids = client.list_ledgers()
 
@@ -103,7 +107,7 @@ class BlockingClient(Blocking[LedgerClient], Closing):
 
         Raises:
             LocalProtocolError: The client is closed, or the caller is on the event loop's thread.
-            Exception: The error of the coroutine.
+            Exception: The coroutine raised this error.
         """
         check_callback(work, "work")
         thread, client = self._connected()

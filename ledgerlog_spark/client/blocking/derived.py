@@ -1,9 +1,10 @@
 """Blocking calls, derived from the coroutines of the same name.
 
-A blocking object has an asyncio object, its *twin*. The blocking object has the same calls, and
-runs each call on the event loop with the twin. Any thread except the event loop's thread may call
-them. For example, the body of a blocking class contains `commit = derived(Log.commit)`. mypy and
-`help()` show the parameters, the result and the docstring of the coroutine.
+A blocking object has an asyncio object, its *twin*. The blocking object has the same methods as its
+twin, and runs each call on the event loop with the twin. Any thread except the event loop's thread
+may call these methods. For example, `commit = derived(Log.commit)` in the body of a blocking class
+creates such a method. For this method, mypy and `help()` show the parameters, the result and the
+docstring of the coroutine.
 """
 
 from __future__ import annotations
@@ -28,9 +29,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Blocking(ABC, Generic[A_co]):
-    """Has the blocking calls of an object of type `A`.
+    """Base class of an object with blocking calls. Its twin has the type `A`.
 
-    The event loop's thread must not use them.
+    The event loop's thread must not use these calls.
     """
 
     @abstractmethod
@@ -39,7 +40,10 @@ class Blocking(ABC, Generic[A_co]):
 
 
 class BlockingHandle(Blocking[A_co]):
-    """The blocking form of one asyncio object. Only the process that created it can use it."""
+    """The blocking form of one asyncio object.
+
+    Only the process that created this object can use it.
+    """
 
     def __init__(self, twin: A_co, thread: LoopThread) -> None:
         self._twin = twin
@@ -55,7 +59,7 @@ class BlockingHandle(Blocking[A_co]):
 
     @abstractmethod
     def _forked(self) -> LocalProtocolError:
-        """Return the error of a call in a process that did not create the object."""
+        """Return the error for a call in a process that did not create the object."""
 
 
 class Closing(ABC):
@@ -75,7 +79,7 @@ class Closing(ABC):
 def derived(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
-    """Return the blocking call of a coroutine method."""
+    """Return the blocking method that runs a coroutine method of the twin."""
 
     @functools.wraps(method)
     def call(self: Blocking[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -87,7 +91,7 @@ def derived(
 def derived_as(
     method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]], convert: Callable[[B, R], W]
 ) -> Callable[Concatenate[B, P], W]:
-    """Like `derived`, but `convert` makes the result of the call a blocking object."""
+    """Return a method as `derived` does, whose result `convert` turns into a blocking object."""
 
     @functools.wraps(method)
     def call(self: B, /, *args: P.args, **kwargs: P.kwargs) -> W:
@@ -113,7 +117,7 @@ def as_coroutine(
 def on_loop(
     method: Callable[Concatenate[A, P], R],
 ) -> Callable[Concatenate[Blocking[A], P], R]:
-    """Return the blocking call of a method that does not wait, but must run on the event loop."""
+    """Return the blocking form of a method that does not wait, but must run on the event loop."""
     return derived(as_coroutine(method))
 
 
@@ -121,7 +125,7 @@ class Shown(property, Generic[R]):
     """A property of the twin that any thread may read."""
 
     def __init__(self, of: Callable[[Any], R]) -> None:
-        """Show a property of the twin. `of` is the property object, from the class of the twin."""
+        """Create the property. `of` is the property object from the class of the twin."""
         found: Any = of  # mypy treats a property that is read from its class as a function
         super().__init__(lambda handle: found.fget(handle._twin))  # noqa: SLF001
         self.__doc__ = found.__doc__

@@ -27,9 +27,9 @@ class LoopThread:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = _new_loop()
-        """Other threads may call only the thread-safe methods of the loop."""
+        """The event loop. Other threads may call only its thread-safe methods."""
         self.closers: set[Closer] = set()
-        """Functions that are called when the interpreter exits, to close clients."""
+        """Functions that close clients. They are called when the interpreter exits."""
         self._thread = threading.Thread(target=self._run, name="ledgerlog", daemon=True)
         self._thread.start()
 
@@ -94,14 +94,17 @@ def _new_loop() -> asyncio.AbstractEventLoop:
 
 
 class _Current:
-    """Holds the loop thread of this process, if it was started."""
+    """The loop thread of this process, or None before it is started."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self.thread: LoopThread | None = None
 
     def forget(self) -> None:
-        """Drop the thread and the lock of the parent process. Called in a forked child process."""
+        """Replace the thread and the lock of the parent process.
+
+        Called in a forked child process.
+        """
         self.__init__()  # type: ignore[misc]
 
     def stop(self) -> None:
@@ -113,11 +116,11 @@ class _Current:
 
 _current = _Current()
 os.register_at_fork(after_in_child=_current.forget)
-# To close a client, `stop` needs executor threads. At exit, Python first calls the functions that
-# were passed to `_register_atexit`, the last one first, and then the functions of `atexit`. The
-# import of `concurrent.futures.thread` has passed a function that ends the executor threads. So
-# `stop`, which is passed later, runs while these threads exist. If a Python version has no
-# `_register_atexit`, `atexit` is used.
+# To close a client, `stop` needs threads of an executor. At exit, Python first calls the functions
+# that were passed to `_register_atexit`, in reverse order, and then the functions of `atexit`. The
+# import of `concurrent.futures.thread` passes a function to `_register_atexit` that ends the
+# executor threads. Because `stop` is passed later than this function, `stop` runs while these
+# threads still exist. If a Python version has no `_register_atexit`, `atexit` is used.
 getattr(threading, "_register_atexit", atexit.register)(_current.stop)
 
 

@@ -19,13 +19,13 @@ from ledgerlog_spark.model import LedgerMetadata
 
 
 class BlockingReadHandle(BlockingHandle[ReadHandle], Closing):
-    """Reads a ledger in any state, and does not disturb its writer.
+    """Reads a ledger in any state, and has no effect on its writer.
 
     Any thread of the process that opened the handle may use it. A `with` statement closes the
     handle at its end.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
     """
 
     def __init__(self, handle: ReadHandle, thread: LoopThread) -> None:

@@ -1,7 +1,7 @@
 """The blocking form of a write handle.
 
-Appends are not passed to the event loop one by one. The callers put appends into a deque, and the
-loop takes all appends of the deque after one wake-up.
+Appends are not passed to the event loop one by one. The calling threads put appends into a deque,
+and the loop takes all appends of the deque after one wake-up.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ A = TypeVar("A", bound="Appender")
 T = TypeVar("T")
 
 DOZE_SIZE_BYTES_MAX = 64 << 10
-"""Total size of new appends at which the dozing loop is woken, because they may fill an entry."""
+"""Bytes of new appends at which the dozing loop is woken, because the appends may fill an entry."""
 
 
 def _nothing() -> None:
-    """Do nothing. A handle later sets other functions in place of this function."""
+    """Do nothing. A handle replaces this function by another function before the first append."""
 
 
 class Inbox:
-    """The appends that other threads pass to the event loop, limited in number and size.
+    """The appends that other threads pass to the event loop. Their number and size are limited.
 
-    A wake-up of the loop costs more than a small append. So the loop *dozes* while earlier appends
-    linger, and a small append does not wake the dozing loop. The loop takes new appends when
-    `on_sent` reports that the earlier appends were sent or have failed.
+    A wake-up of the loop costs more than a small append. Therefore the loop *dozes* while earlier
+    appends linger: a small append does not wake it. The loop takes new appends when `on_sent`
+    reports that the earlier appends were sent or have failed.
     """
 
     def __init__(self, settings: ClientSettings, loop_thread: LoopThread) -> None:
@@ -59,7 +59,7 @@ class Inbox:
         self.items: deque[tuple[Payload | list[Payload], AddFuture[Any]]] = deque()
         self.is_awake = False
         # Functions that are called on the loop. `hand_over` takes the appends from this object.
-        # `look_soon` takes and sends the appends in a later turn of the loop.
+        # `look_soon` takes and sends the appends in a later iteration of the loop.
         self.hand_over: Callable[[], None] = _nothing
         self.look_soon: Callable[[], object] = _nothing
         self._is_dozing = False
@@ -74,7 +74,10 @@ class Inbox:
     def put(
         self, item: Payload | list[Payload], future: AddFuture[Any], entries: int, size_bytes: int
     ) -> bool:
-        """Wait for room, then add an append or a batch. Return whether the loop must be woken."""
+        """Wait for room, then add an append or a batch.
+
+        Return whether the caller must wake the loop.
+        """
         with self.condition:
             self._check_callback()
             while self._is_full and self.condition.may_wait:
@@ -92,7 +95,7 @@ class Inbox:
             return True
 
     def _check_callback(self) -> None:
-        """Refuse an append of a callback when 16 times the settings' backlog waits to be sent."""
+        """Refuse an append of a callback if the unsent appends reach 16 times the backlog limit."""
         is_far_beyond = (
             self._entries >= BACKLOGS_MAX * self._entries_max
             or self._size_bytes >= BACKLOGS_MAX * self._size_bytes_max
@@ -106,13 +109,16 @@ class Inbox:
             )
 
     def look(self) -> None:
-        """Make later appends wake the loop. Called on the loop before it takes the appends."""
+        """Make each later append wake the loop. Called on the loop before it takes the appends."""
         with self.condition:
             self.is_awake = self._is_dozing = False
             self._unseen_bytes = 0
 
     def doze(self) -> None:
-        """Make the loop doze, because the appends that it took linger. Called on the loop."""
+        """Make the loop doze, because the appends that it took are lingering.
+
+        Called on the loop.
+        """
         with self.condition:
             self._is_dozing = not self.is_awake
 
@@ -121,7 +127,7 @@ class Inbox:
         return self._entries >= self._entries_max or self._size_bytes >= self._size_bytes_max
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Free the room of entries that were sent or refused. Called on the loop."""
+        """Give back the room of entries that were sent or refused. Called on the loop."""
         with self.condition:
             self._entries -= entries
             self._size_bytes -= size_bytes
@@ -133,14 +139,14 @@ class Inbox:
             self.look_soon()
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
-        """Complete futures, and pass on the appends that have arrived. Called on the loop."""
+        """Complete futures, and pass the new appends to the queue. Called on the loop."""
         complete_all(self.condition, results)
         if self.items:
             self.hand_over()
 
 
 class Appender(Protocol):
-    """An object with a queue for appends, such as `WriteHandle` and `Leader`."""
+    """An object with a queue of appends, such as `WriteHandle` or `Leader`."""
 
     @property
     def queue(self) -> AppendQueue:
@@ -159,13 +165,16 @@ class BlockingAppends(BlockingHandle[A], Closing):
         appender.queue.listener = inbox
 
     def _append(self, payload: Payload) -> AddFuture[Any]:
-        """Pass on one checked payload. The call blocks only while the backlog is full."""
+        """Pass one checked payload to the loop. The call blocks only while the backlog is full."""
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
         self._put(payload, future, 1, len(payload))
         return future
 
     def _append_all(self, payloads: list[Payload]) -> AddFuture[Any]:
-        """Pass on checked payloads. The call blocks only while the backlog is full."""
+        """Pass several checked payloads to the loop.
+
+        The call blocks only while the backlog is full.
+        """
         if not payloads:
             return completed(self._inbox.condition, self._queue.nothing)
         future: AddFuture[Any] = AddFuture(self._inbox.condition)
@@ -209,11 +218,12 @@ class BlockingAppends(BlockingHandle[A], Closing):
 class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     """Appends to one ledger. An append is acknowledged when its entry is on disk at Qa bookies.
 
-    Several threads of one process may use this handle. Entry ids have no gaps. The entry ids of one
-    thread are in the order of its calls. A `with` statement closes the ledger at its end.
+    Several threads of one process may use this handle. Entry ids have no gaps. The entry ids of the
+    appends of one thread are in the order of its calls. A `with` statement closes the ledger at its
+    end.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
     """
 
     def __init__(self, handle: WriteHandle, thread: LoopThread, settings: ClientSettings) -> None:
@@ -236,14 +246,14 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     def append_async(self, payload: bytes | bytearray | memoryview) -> AddFuture[int]:
         """Append an entry, and return a `concurrent.futures.Future` of its id.
 
-        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        The call blocks only while the unsent appends reach the settings' backlog. The errors of
         the future are those of `append`.
 
         Raises:
             LocalProtocolError: Nothing was appended. The payload is not bytes or is too large, or
-                another process created the ledger. The error is also raised if 16 times the
-                settings' backlog waits to be sent and the caller is a callback of an append, which
-                cannot wait.
+                another process created the ledger. The error is also raised if the unsent appends
+                reach 16 times the settings' backlog and the caller is a callback of an append,
+                which cannot wait.
         """
         return self._append(checked_payload(payload))
 
@@ -255,13 +265,13 @@ class BlockingWriteHandle(BlockingAppends[WriteHandle]):
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[range]:
-        """Append several entries, and return a `concurrent.futures.Future` of the range of ids.
+        """Append several entries, and return a `concurrent.futures.Future` of their range of ids.
 
-        The call blocks only while the settings' backlog of appends waits to be sent. The errors of
+        The call blocks only while the unsent appends reach the settings' backlog. The errors of
         the future are those of `append`.
 
         Raises:
-            LocalProtocolError: The same reasons as in `append_async`. Nothing was appended.
+            LocalProtocolError: Nothing was appended. The reasons are those of `append_async`.
         """
         return self._append_all(checked_payloads(payloads))
 

@@ -1,4 +1,4 @@
-"""Creates a ledger: checks its description, chooses bookies and writes the metadata.
+"""Creates a ledger in three steps: checks its description, chooses bookies, writes the metadata.
 
 No bookie is contacted, because the first add creates the ledger on a bookie.
 """
@@ -39,15 +39,14 @@ from ledgerlog_spark.wire.znodes import LEDGER_ID_MAX
 _logger = logging.getLogger(__name__)
 
 CreateRecord = Callable[[int, LedgerMetadata], Awaitable[Versioned[LedgerMetadata]]]
-"""Creates the metadata of the ledger with this id, and other nodes in the same transaction.
-
-Raises the errors of `LedgerStore.create`."""
+"""A function that creates the metadata of the ledger with this id, and other nodes in the same
+transaction. It raises the errors of `LedgerStore.create`."""
 
 IDS_TRIED_MAX = 3
-"""Maximum number of ids that are tried. An id fails if another client has already used it."""
+"""Maximum number of ids that are tried. A further id is tried if a ledger already has the id."""
 
 DRAWN_MAX = 4_096
-"""Maximum number of unused ids that a client keeps. If there are more, the oldest are dropped."""
+"""Maximum number of unused ids that a client keeps. Beyond this number, it drops the oldest ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,10 @@ class LedgerSpec:
 
 
 def checked_digest_type(digest_type: str | DigestType) -> DigestType:
-    """Return the digest type with this name. The error for a wrong name suggests a similar name."""
+    """Return the digest type with this name.
+
+    For a wrong name, the error suggests a similar name.
+    """
     if isinstance(digest_type, DigestType):
         return digest_type
     names = [kind.name for kind in DigestType]
@@ -90,7 +92,7 @@ def checked_password(password: object) -> bytes:
 
 
 def checked_new_password(password: object) -> bytes:
-    """Return the password unchanged, or raise an error if a new ledger cannot have it."""
+    """Return the password unchanged, or raise an error if it is not valid for a new ledger."""
     checked = checked_password(password)
     if len(checked) > PASSWORD_SIZE_BYTES_MAX:
         raise ConfigurationError(
@@ -139,7 +141,7 @@ def _checked_custom(custom: Mapping[Any, Any]) -> dict[str, bytes]:
 
 
 class DrawnIds:
-    """Ledger ids that a client got from the store and did not use. Each id can be used once.
+    """The ledger ids that a client got from the store and has not used. Each id can be used once.
 
     An id is never used for a second ledger, even if the first ledger was deleted. A bookie may
     still have entries of the first ledger, and recovery of the second ledger would find them,
@@ -159,7 +161,10 @@ class DrawnIds:
             del self._ids[next(iter(self._ids))]
 
     def use(self, ledger_id: int) -> int:
-        """Remove an unused id and return it. Raise an error if the id is not in this object."""
+        """Return an unused id, and remove it from this object.
+
+        Raise an error if it is not in this object.
+        """
         if ledger_id not in self._ids:
             raise LocalProtocolError(
                 f"ledger id {ledger_id} was not returned by new_ledger_ids of this client, or was "
@@ -172,7 +177,7 @@ class DrawnIds:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The bookies of a new ledger. `absent` are the bookies that are not registered."""
+    """The bookies of a new ledger. `absent` contains those of them that are not registered."""
 
     ensemble: tuple[str, ...]
     absent: tuple[str, ...] = ()
@@ -188,13 +193,14 @@ class NewLedger:
 
 
 async def placed(services: Services, quorum: Quorum) -> Chosen:
-    """Choose an ensemble of writable bookies at random, by the policy of placement.
+    """Choose an ensemble of writable bookies at random within the policy of placement.
 
-    If there are too few writable bookies, the ensemble also names bookies that are away. But each
-    write set has at least Qa writable bookies (PROTOCOL.md#B21).
+    If there are too few writable bookies, the ensemble also names bookies that are not registered.
+    But each write set has at least Qa writable bookies (PROTOCOL.md#B21).
 
     Raises:
-        NotEnoughBookiesError: There is no such ensemble. The error contains the numbers.
+        NotEnoughBookiesError: There is no such ensemble. The error contains the needed and the
+            found number.
     """
     found = await services.candidates(is_fresh=False)
     result = place_new(quorum, found.names, (), found.bookies, found.policy)
@@ -227,7 +233,7 @@ async def create_record(
     drawn_id: int | None = None,
     create: CreateRecord | None = None,
 ) -> NewLedger:
-    """Create an empty ledger.
+    """Create a ledger without entries.
 
     If `create` is given, it is called instead of `LedgerStore.create`. This function raises the
     errors of `LedgerClient.create_ledger`. LedgerExistsError means that another ledger has

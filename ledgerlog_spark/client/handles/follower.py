@@ -1,7 +1,7 @@
 """Follows the end of a ledger that is being written, without polling (LOGS.md#H4).
 
 A follower watches the ledger's metadata in the metadata store, and the last add confirmed on one
-bookie of the last ensemble. The follower begins with the herald, the bookie that the writer
+bookie of the last ensemble. The follower first watches the herald, the bookie that the writer
 notifies first. After a failure, the follower watches the next bookie.
 """
 
@@ -24,7 +24,7 @@ from ledgerlog_spark.transport.port import LacRise, WatchLac
 
 
 class Followed(Protocol):
-    """The part of a read handle that a follower uses."""
+    """The attributes and methods of a read handle that a follower uses."""
 
     id: int
     metadata: LedgerMetadata
@@ -40,16 +40,16 @@ class Followed(Protocol):
         """Read the last add confirmed from the bookies of the last ensemble."""
 
     def take_rise(self, rise: LacRise) -> None:
-        """Apply the report of a bookie about the last add confirmed."""
+        """Update the handle from a bookie's report of the last add confirmed."""
 
 
 class LedgerFollower:
     """Keeps a read handle's end up to date until the follower is cancelled or the ledger is closed.
 
     Attributes:
-        error: The error that stopped the follower. None if the follower runs, or stopped because
-            the ledger was closed. After a retriable error of the metadata store, the follower
-            continues.
+        error: The error that stopped the follower. It is None while the follower runs, and also if
+            the follower stopped because the ledger was closed. A retriable error of the metadata
+            store does not stop the follower.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class LedgerFollower:
         on_change: Callable[[], None],
         entries_size_bytes_max: int,
     ) -> None:
-        """Begin to follow. `on_change` is called on the event loop after each change.
+        """Begin to follow the ledger. `on_change` is called on the event loop after each change.
 
         An exception of `on_change` is reported to the event loop, and the follower continues.
         """
@@ -87,7 +87,7 @@ class LedgerFollower:
         return self._is_over
 
     def cancel(self) -> None:
-        """Stop following, and never call `on_change` after that. Idempotent."""
+        """Stop following, and never call `on_change` after that. A second call does nothing."""
         self._is_over = True
         self._cancel_record()
         self._drop_lac()
@@ -95,7 +95,7 @@ class LedgerFollower:
             if task is not None:
                 task.cancel()
 
-    # --- the metadata: the last ensemble, and whether the ledger is closed ---
+    # --- the metadata, which gives the last ensemble and the state of the ledger ---
 
     def _on_record(self) -> None:
         self._is_stale = True

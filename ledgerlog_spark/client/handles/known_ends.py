@@ -1,11 +1,11 @@
 """The ends of ledgers that one client has found, so that a later read never finds an earlier end.
 
 The end of an open ledger is the largest last add confirmed of the bookies that answered. A later
-read may get answers only from bookies that lag, or metadata from a metadata server that lags. So
-the result of each read is at least the end that this client found before (PROTOCOL.md#E12).
+read may get answers only from bookies that lag, or metadata from a metadata server that lags.
+Therefore each read returns at least the end that this client found before (PROTOCOL.md#E12).
 
-A bookie may report an end that is too large. If it turns out that some entry up to this end is on
-no replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
+A bookie may report an end that is too large. If a read shows that an entry up to this end is on no
+replica, the client forgets the end. But the client never forgets a LAC that it read in an entry.
 Such a LAC is correct, because the digest of the entry was checked.
 """
 
@@ -19,11 +19,14 @@ from ledgerlog_spark.model import NO_ENTRY, LedgerMetadata
 ENDS_MAX = 10_000
 
 OPEN = -1
-"""Stands for the length of a ledger that is not closed."""
+"""Value in place of the length of a ledger that is not closed."""
 
 
 class _End(NamedTuple):
-    """The known end of a ledger: LAC, length if closed, and largest LAC in its entries."""
+    """The known end of a ledger.
+
+    It consists of the LAC, the length if the ledger is closed, and the largest LAC in its entries.
+    """
 
     last_entry_id: int = NO_ENTRY
     length: int = OPEN
@@ -31,7 +34,10 @@ class _End(NamedTuple):
 
 
 class KnownEnds:
-    """The known ends by ledger id. The least recently used end is dropped first."""
+    """The known end of each ledger.
+
+    Beyond `ENDS_MAX` ledgers, the least recently used end is dropped.
+    """
 
     def __init__(self) -> None:
         """Create an object without known ends."""
@@ -42,13 +48,13 @@ class KnownEnds:
         return self._of(ledger_id).last_entry_id
 
     def rise(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Keep the last add confirmed of an open ledger, unless the known end is larger."""
+        """Store the last add confirmed of an open ledger, unless the known end is larger."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.last_entry_id:
             self._keep(ledger_id, known._replace(last_entry_id=last_add_confirmed))
 
     def note_header_lac(self, ledger_id: int, last_add_confirmed: int) -> None:
-        """Keep the largest LAC in the entries that were read from an open ledger."""
+        """Store a LAC from an entry of an open ledger, unless a larger LAC was read before."""
         known = self._of(ledger_id)
         if known.length == OPEN and last_add_confirmed > known.header_lac:
             end = max(known.last_entry_id, last_add_confirmed)
@@ -68,10 +74,10 @@ class KnownEnds:
         return loaded.closed(last_entry_id=known.last_entry_id, length=known.length)
 
     def forget_from(self, ledger_id: int, absent_entry_id: int) -> None:
-        """Forget a reported end at or after `absent_entry_id`, an entry that no replica has.
+        """Remove a reported end at or after the entry `absent_entry_id`, which no replica has.
 
-        The largest LAC in entries that were read is kept. If this LAC is at or after the absent
-        entry, the absent entry was confirmed and is lost.
+        The largest LAC that was read in entries then becomes the known end. If this LAC is at or
+        after the absent entry, the absent entry was confirmed and is lost.
         """
         known = self._of(ledger_id)
         if known.length == OPEN and known.last_entry_id >= absent_entry_id:

@@ -1,11 +1,11 @@
 """Sends the last add confirmed (LAC) of an idle writer's ledger to bookies (LOGS.md#H3).
 
-The header of an entry contains the LAC at the time when the entry was sent. So without this module,
-bookies would get the confirmation of the newest entry only with the next entry. The writer
-immediately sends each LAC to the ledger's *herald*, the bookie that readers watch first. A bookie
-may forget such a notification. So a writer that stays idle also writes the LAC to all bookies of
-the ensemble, a little later. A confirmed entry stays confirmed. So a LAC needs no quorum, and a
-replaced writer that still announces LACs does no harm.
+The header of an entry contains the LAC at the time when the entry was sent. Without this module,
+bookies would therefore learn that the newest entry is confirmed only from the next entry. The
+writer immediately sends each LAC to the ledger's *herald*, the bookie that readers watch first.
+Because a bookie may forget such a notification, a writer that stays idle also writes the LAC to all
+bookies of the ensemble, a little later. A confirmed entry stays confirmed. Therefore a LAC needs no
+quorum, and a replaced writer that still announces LACs does no harm.
 """
 
 from __future__ import annotations
@@ -22,22 +22,27 @@ from ledgerlog_spark.transport.port import WriteLac
 
 EXPLICIT_LAC_KEY = "ledgerlog.lac"
 EXPLICIT_LAC = b"explicit"
-"""Custom metadata of a ledger whose writer announces LACs. Its readers request the announced LAC.
+"""Value of `EXPLICIT_LAC_KEY` in the custom metadata of a ledger whose writer announces LACs.
+
+Readers of such a ledger request the announced LAC.
 """
 
 QUICK_SECONDS = 0.002
-"""If the writer was idle for less than this time, it probably appends again soon, and the next
-entry contains the LAC. So the writer does not write to a herald that does not support
-notifications."""
+"""Idle time in seconds below which the writer probably appends again soon.
+
+The next entry then contains the LAC, so the writer does not write the LAC to a herald that does not
+support notifications."""
 
 ATTEMPTS_MAX = 8
-"""Maximum number of attempts to write a LAC to bookies. A bookie without a control service never
-accepts a LAC.
+"""Maximum number of attempts to write a LAC to bookies.
+
+The number is limited because a bookie without a control service never accepts a LAC.
 """
 
 TIMER_SLACK_MS = 1.0
-"""The writer is treated as idle this long before `explicit_lac_ms` ends, because another timer
-would cost more."""
+"""Milliseconds before the end of `explicit_lac_ms` at which the writer already counts as idle.
+
+Another timer for the remaining time would cost more."""
 
 
 def announces(metadata: LedgerMetadata) -> bool:
@@ -46,7 +51,7 @@ def announces(metadata: LedgerMetadata) -> bool:
 
 
 def announced(custom: Mapping[str, bytes] | None, *, explicit_lac: bool) -> Mapping[str, bytes]:
-    """Return the custom metadata of a new ledger, with a mark if its writer announces LACs."""
+    """Return the custom metadata of a new ledger. It states whether the writer announces LACs."""
     return {**(custom or {}), **({EXPLICIT_LAC_KEY: EXPLICIT_LAC} if explicit_lac else {})}
 
 
@@ -81,9 +86,9 @@ class LacAnnouncer:
             self._was_quick = self._loop.time() - self._idle_since < QUICK_SECONDS
 
     def on_confirmed(self, *, is_idle: bool) -> None:
-        """Handle a rise of the last add confirmed.
+        """Announce an increased last add confirmed.
 
-        `is_idle` is true if all sent runs are confirmed.
+        `is_idle` states whether all sent runs are confirmed.
         """
         if self._is_stopped:
             return
@@ -95,12 +100,12 @@ class LacAnnouncer:
             self._on_idle(is_announced=is_announced)
 
     def on_failed(self) -> None:
-        """Treat the writer as idle: after a failure, it does not send or confirm entries."""
+        """Treat the writer as idle, because it sends and confirms no entries after a failure."""
         if not self._is_idle:
             self.on_confirmed(is_idle=True)
 
     def on_ensemble_changed(self) -> None:
-        """Repeat the announcement for new bookies, because readers may watch a new bookie."""
+        """Announce the LAC again, because readers may watch a new bookie of the ensemble."""
         self._announced_lac = NO_ENTRY
         ensemble = set(self._ensemble())
         self._written = {name: lac for name, lac in self._written.items() if name in ensemble}
@@ -108,7 +113,7 @@ class LacAnnouncer:
             self.on_confirmed(is_idle=True)
 
     def stop(self) -> None:
-        """Stop announcing."""
+        """Announce nothing from now on."""
         self._is_stopped = True
         self._is_idle = False
         if self._timer is not None:
@@ -130,7 +135,7 @@ class LacAnnouncer:
     def _on_timer(self) -> None:
         self._timer = None
         if not self._is_idle:
-            return  # the next pause starts the timer again
+            return  # the timer starts again when the writer becomes idle
         left_ms = self._idle_ms_max - (self._loop.time() - self._idle_since) * 1e3
         if left_ms > TIMER_SLACK_MS and not self._attempts:
             self._start_timer(left_ms)
@@ -151,7 +156,7 @@ class LacAnnouncer:
         return self._services.transport.announce_lac(self._herald(), request)
 
     def _write(self, bookie_id: str) -> None:
-        """Write the LAC to one bookie, unless an earlier write to this bookie has no answer yet."""
+        """Write the LAC to one bookie, unless the bookie has it or an earlier write is pending."""
         if bookie_id in self._writing or not self._is_behind(bookie_id):
             return
         lac = self._writer.last_add_confirmed

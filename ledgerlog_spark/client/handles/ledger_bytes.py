@@ -37,7 +37,10 @@ class LedgerBytes:
         self.master_key = master_key(password)
 
     def add_run(self, effect: SendAdd) -> AddRun:
-        """Return the request for one bookie. All requests of a run share the same encoded bytes."""
+        """Return the add request of a run for one bookie.
+
+        All requests of a run share the same encoded bytes.
+        """
         run = effect.run
         whole = run.attachment
         if whole is None:
@@ -56,7 +59,7 @@ class LedgerBytes:
         )
 
     def verified(self, stored: bytes | None, entry_id: int) -> StoredEntry | None:
-        """Return the decoded entry; None if it is not the requested entry, or is not valid."""
+        """Decode a stored entry; return None if it is not the requested entry, or is not valid."""
         if stored is None:
             return None
         try:
@@ -73,7 +76,10 @@ class LedgerBytes:
         return None if columns is None else EntryBatch(first_entry_id, *columns)
 
     def slice_read(self, effect: SendReadSlices) -> ReadSlices:
-        """Return the request for slices. Offsets count from the start of the stored entry."""
+        """Return the request that reads slices.
+
+        Its offsets count from the start of a stored entry.
+        """
         before = self.codec.overhead_bytes
         ids = range(effect.first_entry_id, effect.last_entry_id + 1)
         return ReadSlices(

@@ -1,7 +1,7 @@
 """The handle with which a user reads a ledger.
 
-The handle keeps the known end of the ledger, and reads ranges of entries. Opening or reading a
-ledger changes nothing, and never fences the ledger. Each range has its own `LedgerReader`. A
+The handle stores the known end of the ledger, and reads ranges of entries. To open or read a ledger
+changes nothing, and never fences the ledger. Each range has its own `LedgerReader`. A
 `LedgerReader` reads ahead, sends a second request if a bookie is slow, and uses the next replica if
 a digest is wrong.
 """
@@ -62,7 +62,7 @@ class ReadHandle:
     All methods must be called on the thread of the client's event loop.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
         metadata: The metadata that was read last. If it is outdated, a read of entries updates it.
     """
 
@@ -98,9 +98,9 @@ class ReadHandle:
     def last_add_confirmed(self) -> int:
         """Last entry that is known to be acknowledged; NO_ENTRY (-1) if there is no such entry.
 
-        For a closed ledger, this value is the last entry. For an open ledger, the value may lag
-        until `refresh`. When this handle is opened or refreshed, the value is at least as large as
-        each value that other handles of the client have found before.
+        For a closed ledger, this value is the last entry. For an open ledger, the value may be too
+        small until the next `refresh`. When this handle is opened or refreshed, the value is at
+        least as large as each value that other handles of the client have found before.
         """
         return self._last_add_confirmed
 
@@ -108,7 +108,7 @@ class ReadHandle:
     def is_closed(self) -> bool:
         """Whether the ledger was closed when its metadata was last read.
 
-        If so, its end is final.
+        The end of a closed ledger is final.
         """
         return self.metadata.is_closed
 
@@ -146,8 +146,8 @@ class ReadHandle:
     ) -> LedgerFollower:
         """Keep `last_add_confirmed` and `is_closed` up to date until the follower is cancelled.
 
-        A follower keeps one watch of the metadata and one watch of a bookie. The follower sends no
-        requests while nothing changes.
+        A follower watches the metadata, and the LAC on one bookie. The follower sends no requests
+        while nothing changes.
 
         Args:
             on_change: Called on the event loop after a possible change of one of these values, and
@@ -164,7 +164,10 @@ class ReadHandle:
         return follower
 
     def take_rise(self, rise: LacRise) -> None:
-        """Apply a bookie's report of a LAC. A LAC below the known end changes nothing."""
+        """Update the handle from a bookie's report of a LAC.
+
+        A LAC below the known end is ignored.
+        """
         self._raise_lac(rise.last_add_confirmed)
         if rise.entries:
             self._watched = self._bytes.verified_batch(rise.entries, rise.first_entry_id)
@@ -172,12 +175,12 @@ class ReadHandle:
     def watched_entries(self, first_entry_id: int, last_entry_id: int) -> Sequence[Entry]:
         """Return the first entries of a range, up to the first entry that no follower has received.
 
-        The handle keeps only the entries that a follower received last. Entries that are missing in
-        the result may still be in the ledger, and the caller must read them.
+        The handle stores only the entries that a follower received last. Entries that are missing
+        in the result may still be in the ledger, and the caller must read them.
 
         Args:
-            first_entry_id: The first wanted entry.
-            last_entry_id: The last wanted entry, inclusive.
+            first_entry_id: The first entry of the range.
+            last_entry_id: The last entry of the range.
         """
         check_type("first_entry_id", first_entry_id, int)
         check_type("last_entry_id", last_entry_id, int)
@@ -233,18 +236,19 @@ class ReadHandle:
         place: ReadPlace | None = None,
         slices: SliceSource | None = None,
     ) -> AsyncGenerator[Sequence[Entry], None]:
-        """Yield the entries of a range, including the last entry, in batches, in order.
+        """Yield the entries of a range, including the last entry, in batches and in order.
 
         Entries are read ahead within the limits of the settings: at most 64 MiB by default. No
-        entry is omitted: the iteration ends after the last entry, or with an error.
+        entry is omitted, because the iteration ends only after the last entry, or with an error.
 
         Args:
-            first_entry_id: At least 0.
-            last_entry_id: If it is None, the range ends at `last_add_confirmed`, and may be empty.
+            first_entry_id: The first entry of the range, at least 0.
+            last_entry_id: The last entry of the range. If it is None, the range ends at
+                `last_add_confirmed`, and may be empty.
             is_listed: Whether a durable list of the caller contains the range, so that it was
                 certainly acknowledged. If so, the range may end after `last_add_confirmed`.
-            place: Shares a limit of memory with other reads. If the consumer takes another range
-                first, this read may wait for room.
+            place: The place of this read among reads that share a limit of memory. If the consumer
+                takes the entries of another range first, this read may wait for room.
             slices: The parts of the entries to read, with their checksums. The reader may return
                 some entries completely. If this is None, complete entries are read.
 
@@ -349,7 +353,7 @@ class ReadHandle:
 
 
 class _Range:
-    """Passes the entries of one range from a `LedgerReader` to the consumer."""
+    """Passes the entries of one range from a `LedgerReader` to the caller of `read_batches`."""
 
     def __init__(
         self,
@@ -395,14 +399,14 @@ class _Range:
         self._host.post(Start())
 
     def stop(self) -> None:
-        """End the read. Entries that arrive later are dropped."""
+        """End the read. Entries that arrive after this call are dropped."""
         self._watch.stop()
         self._host.stop()
         if self._place is not None:
             self._place.end()
 
     def fail(self, error: LedgerLogError) -> None:
-        """End the read: the consumer gets the received batches, and then `error`."""
+        """End the read. The consumer gets the received batches, and then `error`."""
         if not self._is_over:
             self._error = error
             self._is_over = True
@@ -445,7 +449,7 @@ class _Range:
         self._wake()
 
     def _on_stall(self) -> None:
-        """End the read if its consumer waits: no request was answered for a long time."""
+        """End the read if its consumer waits, because no request was answered for a long time."""
         if self._place is not None and not self._place.has_turn:
             return  # perhaps there was no room for a request
         if self._waiting is not None and not self._waiting.done():

@@ -29,7 +29,7 @@ async def recovered(
     Args:
         services: Services of the client.
         ledger_id: Id of the ledger.
-        metadata: Its metadata, which is not CLOSED.
+        metadata: The metadata of the ledger, whose state is not CLOSED.
         password: The password that the ledger was created with.
         floor_entry_id: Highest entry id that a log or another durable list contains.
 

@@ -57,7 +57,7 @@ class WriteHandle:
     continues and keeps its entry id.
 
     Attributes:
-        id: The ledger's id.
+        id: The id of the ledger.
         queue: The appends that are not acknowledged. The blocking API uses the queue directly.
     """
 
@@ -75,9 +75,9 @@ class WriteHandle:
         """Create the handle of a new ledger, which has no entries.
 
         If `changes_ensemble` is false, the first failure of a bookie ends the handle. `absent` are
-        the bookies of the ensemble that are not registered. They get no entries yet. `on_failed`
-        gets the reason why appends are no longer accepted. Pending appends fail before `on_failed`
-        is called.
+        the bookies of the ensemble that are not registered. The writer sends no entries to these
+        bookies yet. `on_failed` gets the error after which appends are no longer accepted. Pending
+        appends fail before `on_failed` is called.
         """
         metadata = created.value
         settings = services.settings
@@ -117,7 +117,7 @@ class WriteHandle:
 
     @property
     def last_add_confirmed(self) -> int:
-        """Last acknowledged entry; NO_ENTRY (-1) before the first one. It never decreases."""
+        """Id of the last acknowledged entry; NO_ENTRY (-1) if there is none. It never decreases."""
         return self._writer.last_add_confirmed
 
     @property
@@ -132,12 +132,12 @@ class WriteHandle:
 
     @property
     def ensemble(self) -> tuple[str, ...]:
-        """The bookies that get new entries; empty if appends are no longer accepted."""
+        """The bookies of the newest fragment; empty if appends are no longer accepted."""
         return self.metadata.last_fragment.ensemble if self.is_writable else ()
 
     @property
     def absent_bookies(self) -> tuple[str, ...]:
-        """Bookies that get no entries, because they are away and no other bookie can replace them.
+        """Bookies that get no entries, because they do not answer and none can replace them.
 
         New entries have one copy less for each absent bookie of their write set.
         """
@@ -145,7 +145,10 @@ class WriteHandle:
 
     @property
     def is_writable(self) -> bool:
-        """Whether appends are still accepted: the handle has not failed, and is not closed."""
+        """Whether appends are still accepted.
+
+        They are if the handle has neither failed nor been closed.
+        """
         return self.queue.refusal is None
 
     @property
@@ -157,12 +160,12 @@ class WriteHandle:
         """Append an entry, wait until it is on disk at Qa bookies, and return its id.
 
         Args:
-            payload: A little less than 5 MiB at most. A read-only view must not change until this
-                call returns.
+            payload: The bytes of the entry, a little less than 5 MiB at most. The bytes under a
+                read-only view must not change until this call returns.
 
         Raises:
             LocalProtocolError: The payload is not bytes, or is too large; definite.
-            LedgerClosedError: The handle was closed before; definite.
+            LedgerClosedError: The handle was closed before this call; definite.
             LedgerFencedError: Another client recovers the ledger. The error is definite only if
                 this handle had received the fence before the append.
             AddTimeoutError: The ack quorum was not reached in time; not definite.
@@ -177,8 +180,8 @@ class WriteHandle:
     def append_async(self, payload: bytes | bytearray | memoryview) -> asyncio.Future[int]:
         """Append an entry, and return a future of its id. The errors are those of `append`.
 
-        This method never blocks, so a caller with many appends must await `drain` regularly. If 16
-        times the settings' backlog waits to be sent, the future fails with a definite
+        This method never blocks, so a caller with many appends must await `drain` regularly. If the
+        unsent appends reach 16 times the settings' backlog, the future fails with a definite
         LocalProtocolError.
         """
         return self.queue.append(checked_payload(payload))
@@ -186,8 +189,9 @@ class WriteHandle:
     async def append_batch(self, payloads: Sequence[bytes | bytearray | memoryview]) -> range:
         """Append several entries, wait until Qa bookies have them on disk, and return their ids.
 
-        After a failure, the first entries of the batch may be in the recovered ledger. An empty
-        batch returns an empty range and sends nothing. The errors are those of `append`.
+        The errors are those of `append`. After a failure, the recovered ledger may contain the
+        first entries of the batch without the other entries. An empty batch returns an empty range
+        and sends nothing.
         """
         future = self.queue.append_batch(checked_payloads(payloads), at_once=True)
         return await forever(future, PENDING_ENDS)
@@ -195,7 +199,7 @@ class WriteHandle:
     def append_batch_async(
         self, payloads: Sequence[bytes | bytearray | memoryview]
     ) -> asyncio.Future[range]:
-        """Append several entries like `append_async`, and return a future of the range of ids."""
+        """Append several entries like `append_async`, and return a future of their range of ids."""
         return self.queue.append_batch(checked_payloads(payloads))
 
     async def drain(self) -> None:
@@ -209,10 +213,9 @@ class WriteHandle:
     async def close(self) -> LedgerMetadata:
         """Wait until all earlier appends have ended, close the ledger, and return its metadata.
 
-        Later appends are refused. A second call returns the same result. But if the first call
-        failed with a retriable error, the second call tries again. If the handle failed, its ledger
-        is closed at the last confirmed entry. This is impossible if another client took the ledger
-        over.
+        Later appends are refused. A second call returns the same result, but tries again if the
+        first call failed with a retriable error. If the handle failed, its ledger is closed at the
+        last confirmed entry. This is impossible if another client has fenced or closed the ledger.
 
         Pending appends may take up to twice `add_quorum_timeout_ms`. After that, the metadata store
         must answer within `close_timeout_ms` (30 s by default). Otherwise the call raises
@@ -220,10 +223,10 @@ class WriteHandle:
         continues if the waiting call is cancelled or interrupted, until the client is closed.
 
         Raises:
-            LedgerFencedError: Another client is recovering the ledger, and will close it.
+            LedgerFencedError: Another client is recovering the ledger, and will close the ledger.
             LedgerClosedError: Another client closed the ledger at another entry, or this handle's
-                client was closed first. In the second case, the error is definite only if no close
-                request was sent.
+                client was closed before the ledger. In the second case, the error is definite only
+                if no close request was sent.
             LedgerNotFoundError: The ledger was deleted.
             MetadataUnavailableError: The ledger is not closed, or its state is unknown. The caller
                 may close it again, or seal it later.
@@ -237,7 +240,7 @@ class WriteHandle:
         return await forever(asyncio.shield(self._closing), "`_close` has deadlines")
 
     def abandon(self) -> None:
-        """Stop without closing the ledger. Pending appends fail, and their outcome is unknown.
+        """Stop the writer without closing the ledger. Pending appends fail with an unknown outcome.
 
         The client calls this method when the client is closed.
         """
@@ -351,7 +354,10 @@ class WriteHandle:
             self._closed.set_exception(crash)
 
     def _fail(self, error: LedgerLogError) -> None:
-        """Fail the pending appends. Readers are still notified of the acknowledged entries."""
+        """End the pending appends with an error.
+
+        Readers are still notified of acknowledged entries.
+        """
         self.queue.fail(error)
         if self._announcer is not None:
             self._announcer.on_failed()
@@ -369,7 +375,7 @@ class WriteHandle:
         )
 
     def _stopped_error(self) -> LedgerLogError:
-        """Return the error of `close` if the client was closed before the ledger was closed."""
+        """Return the error that `close` raises if the client was closed before the ledger."""
         was_requested = self._closed is not None
         happened = "the close was answered" if was_requested else "the ledger was closed"
         return LedgerClosedError(
@@ -405,7 +411,7 @@ class WriteHandle:
 
 
 def _look_at_outcome(closing: asyncio.Future[LedgerMetadata]) -> None:
-    """Mark an error as retrieved.
+    """Mark the error of a task or future as retrieved.
 
     Otherwise, asyncio reports the error if no caller waits for it.
     """

@@ -1,13 +1,14 @@
 """Performs the effects of machines as calls, and passes the answers to the machines as events.
 
 A `MachineHost` runs one machine on the event loop, and keeps the contract that
-`ledgerlog_spark.protocol` lists for hosts. The host passes on the first reply to each request, and
-drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run are encoded
-once. Digests are verified before the machine gets an entry. The candidates for an ensemble are
-ordered at random.
+`ledgerlog_spark.protocol` lists for hosts. The host passes the first reply to each request to the
+machine, and drops later replies. Events go through a queue (`event_queue.py`). The bytes of a run
+are encoded once. The digest of an entry is verified before the machine gets the entry. The order of
+the candidates for an ensemble is random.
 
 A request to a bookie needs no asyncio task, because the transport calls a function with the answer.
-Each request to the metadata store has a task. A ledger needs only a few of these requests.
+Each request to the metadata store has an asyncio task, because a ledger needs only a few of these
+requests.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ Reply = (
     | IdentitiesRead
     | TimerFired
 )
-"""Events that answer a request of the machine."""
+"""The events that answer a request of the machine."""
 
 
 def _brief_reply(event: ReadReplied | BatchReplied) -> str:
@@ -140,7 +141,7 @@ class MachineHost(EventQueue[Event]):
             perform(effect)
 
     def _reply(self, event: Reply) -> None:
-        """Pass on the first reply to a request, and drop later replies."""
+        """Pass the first reply to a request to the machine, and drop later replies."""
         request = event.request
         if request in self._open:
             self._open.discard(request)
@@ -244,7 +245,7 @@ class MachineHost(EventQueue[Event]):
         if code is Code.OK or code.is_absent:
             self._reply(LacReplied(effect.request, code, last_add_confirmed))
         elif effect.request in self._open:
-            self._send_read_last(effect)  # perhaps only the control service cannot answer
+            self._send_read_last(effect)  # perhaps only the control service does not answer
 
     def _send_read_last(self, effect: SendReadLac) -> None:
         self._services.transport.read(
@@ -328,10 +329,10 @@ class MachineHost(EventQueue[Event]):
 class StallWatch:
     """Ends the wait for a machine that gets no more replies. Runs in the event loop.
 
-    Each request of a machine is answered by its deadline at the latest. So a waiting machine gets
-    an answer within the longest deadline. A machine that gets only events of its own timers is
-    stuck because of a bug of ledgerlog. The caller must not wait forever. So `on_stall` is called
-    after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
+    Each request of a machine is answered by its deadline at the latest. Therefore a waiting machine
+    gets an answer within the longest deadline. A machine that gets only events of its own timers is
+    stuck because of a bug of ledgerlog. So that the caller does not wait forever, `on_stall` is
+    called after each `stall_ms` without a new reply. No request takes as long as `stall_ms`.
     """
 
     def __init__(
@@ -344,12 +345,12 @@ class StallWatch:
         self._timer: asyncio.Handle | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to count replies and to call `on_stall`."""
         self._seen = self._replies()
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
 
     def stop(self) -> None:
-        """Stop watching: `on_stall` is not called any more. Idempotent."""
+        """Stop watching: `on_stall` is not called any more. A second call does nothing."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -372,8 +373,8 @@ async def result_of(
     """Start a machine, wait for its end, and return its result or raise its error.
 
     For the last indication of the machine, `take` returns the result or the error. For other
-    indications, it returns None. If the machine gets no more replies, `stalled` creates the error
-    from a description.
+    indications, `take` returns None. If the machine gets no more replies, `stalled` creates the
+    error from a description of the problem.
     """
     done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
 

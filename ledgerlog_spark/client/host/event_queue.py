@@ -1,10 +1,11 @@
-"""The base class of machines' hosts. It passes events one by one, and runs timers and tasks.
+"""The base class of machines' hosts.
 
-If an event arrives while `handle` of the machine runs, the event waits until `handle` has returned.
-An exception in a machine is a bug of ledgerlog. The host reports the exception once, with the last
-events, and never calls the machine again. Some errors of the metadata store, such as a refusal by
-an access list, have no matching reply event. Such an error also ends the machine. The host reports
-its type and message, but never reports it as definite.
+It gives the machine one event at a time, and runs timers and tasks. If an event arrives while
+`handle` of the machine runs, the event waits until `handle` has returned. An exception in a machine
+is a bug of ledgerlog. The host reports the exception once, together with the last events, and never
+calls the machine again. For some errors of the metadata store, such as a refusal by an access list,
+there is no reply event. Such an error also ends the machine. The host reports the error with its
+type and message, but never as definite.
 """
 
 from __future__ import annotations
@@ -24,15 +25,15 @@ E = TypeVar("E")
 """The events of a machine; `TimerFired` is always one of these events."""
 
 EVENTS_KEPT = 50
-"""Maximum number of events in an `InternalError`. The last events are kept."""
+"""Maximum number of events in an `InternalError`, which contains the last events."""
 
 TIMER_JITTER = 0.1
-"""A host lengthens each timer of a machine at random by up to this fraction, so that clients do not
+"""Maximum fraction by which a host lengthens a timer of a machine at random, so that clients do not
 act at the same time."""
 
 
 class Machine(Protocol):
-    """The common part of the protocol's machines."""
+    """The method that all machines of the protocol have."""
 
     def handle(self, event: Any, /) -> Sequence[Any]:
         """Handle one event, and return the effects."""
@@ -41,13 +42,14 @@ class Machine(Protocol):
 class EventQueue(ABC, Generic[E]):
     """The events of one machine. All methods must be called on the event loop's thread.
 
-    An error in the machine or in an effect ends the machine: `on_crash` is called once with the
-    error. `subject` names the machine in the message, and `about` contains the fields of the error.
-    `on_settled` is called each time after the last queued event was handled.
+    An error in the machine or in an effect ends the machine. In this case, `on_crash` is called
+    once with the error. `subject` names the machine in the message, and `about` contains the fields
+    of the error. `on_settled` is called each time after the last queued event was handled.
     """
 
     _briefs: ClassVar[Mapping[type, Callable[[Any], object]]] = {}
-    """For events with payloads: functions that return a short text for an error report."""
+    """Functions that return a short text for an error report, by the type of an event with
+    payloads."""
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class EventQueue(ABC, Generic[E]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def post(self, event: E | TimerFired) -> None:
-        """Give the machine an event, immediately or after the events that are queued."""
+        """Give the machine an event after the events that are already queued."""
         if self.is_stopped:
             return
         self._queue.append(event)
@@ -109,7 +111,7 @@ class EventQueue(ABC, Generic[E]):
 
     @abstractmethod
     def _perform(self, effect: Any) -> None:
-        """Perform one effect, or pass on an indication."""
+        """Perform one effect. If the effect is an indication, pass it to the application."""
 
     def _reply(self, event: TimerFired) -> None:
         """Pass the answer to a request to the machine. A subclass may drop unexpected answers."""

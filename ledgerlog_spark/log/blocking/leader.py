@@ -1,6 +1,6 @@
 """The blocking API of a leader.
 
-Any thread may append. One wake-up of the event loop handles many appends.
+Any thread may append. After one wake-up, the event loop processes many appends.
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     """Appends to one leader log. An append is acknowledged when Qa bookies have its records.
 
     Several threads of one process may use the leader. Offsets have no gaps. The offsets of one
-    thread's records are in the order of its calls. `with` closes the leader at the end of the
-    block.
+    thread's records are in the order of its calls. A `with` statement closes the leader at its end.
 
     Attributes:
         name: The name under which the log was opened.
@@ -53,15 +52,16 @@ class BlockingLeader(BlockingAppends[Leader]):
         return self.append_async(record).result()
 
     def append_async(self, record: bytes | bytearray | memoryview) -> AddFuture[Position]:
-        """Return a `concurrent.futures.Future` of the position, with the errors of `append`.
+        """Append a record, and return a `concurrent.futures.Future` of its position.
 
-        The call blocks only while the settings' backlog is full.
+        The call blocks only while the settings' backlog is full. The errors of the future are those
+        of `append`.
 
         Raises:
             LocalProtocolError: The record is not bytes or is too large, or another process opened
                 this leader. A call in a callback of an append cannot wait, so such a call also
-                fails if the unsent appends reach 16 times the settings' backlog. Nothing was
-                appended.
+                raises this error if the unsent appends reach 16 times the settings' backlog.
+                Nothing was appended.
             LogKindError: The log is a log of rows. Nothing was appended.
         """
         return self._append(self._twin.content.record(record))
@@ -74,7 +74,7 @@ class BlockingLeader(BlockingAppends[Leader]):
     def append_many_async(
         self, records: Sequence[bytes | bytearray | memoryview]
     ) -> AddFuture[Positions]:
-        """Like `append_async`, return a `concurrent.futures.Future` of the positions."""
+        """Append records like `append_async`, and return one future of all their positions."""
         return self._append_all(self._twin.content.records(records))
 
     @documented_by(Leader.append_rows)
@@ -83,10 +83,11 @@ class BlockingLeader(BlockingAppends[Leader]):
         return self.append_rows_async(rows).result()
 
     def append_rows_async(self, rows: pa.Table | pa.RecordBatch) -> AddFuture[Positions]:
-        """Return a `concurrent.futures.Future` of the positions, with the errors of `append_rows`.
+        """Append rows, and return a `concurrent.futures.Future` of their positions.
 
         The rows are encoded immediately, which takes about 5 ms for each MiB. After that, the call
-        blocks only while the settings' backlog is full.
+        blocks only while the settings' backlog is full. The errors of the future are those of
+        `append_rows`.
 
         Raises:
             LocalProtocolError: There are no rows, a row is too large, or the call fails for a

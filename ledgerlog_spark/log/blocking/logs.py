@@ -36,7 +36,7 @@ RANGE_NUMBERS = 3
 
 
 def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
-    """Return a function for any thread. This function calls `cancel` on the client's event loop."""
+    """Return a function that any thread may call. It runs `cancel` on the client's event loop."""
 
     async def cancelled(_: object) -> None:
         cancel()
@@ -45,10 +45,13 @@ def _on_loop(handle: Blocking[Any], cancel: CancelWatch) -> CancelWatch:
 
 
 class BlockingLogs(Blocking[Logs]):
-    """The logs of the cluster of a blocking client, usable until the client is closed."""
+    """The logs of a blocking client's cluster.
+
+    The object can be used until the client is closed.
+    """
 
     def __init__(self, client: BlockingClient) -> None:
-        """Make the object for the logs of the client's cluster."""
+        """Create the object for the logs of the client's cluster."""
         self._client = client
 
     def _blocking(self, log: Log) -> BlockingLog:
@@ -66,12 +69,12 @@ class BlockingLogs(Blocking[Logs]):
 
     @documented_by(Logs.open_by_id)
     def open_by_id(self, name: str, log_id: str) -> BlockingLog:
-        """This call needs no request, so it runs on the caller's thread."""
+        """The call sends no request, so it runs on the caller's thread."""
         check_id(name, log_id)
         return BlockingLog(self._client, name, log_id)
 
     def sweep(self) -> tuple[list[Swept], list[LedgerLogError]]:
-        """Delete ledgers and pages that no version of any log lists, in one pass over all logs.
+        """Pass over all logs once, and delete ledgers and pages that no version of a log lists.
 
         Returns:
             The result for each log, and the errors of the logs that could not be swept.
@@ -82,10 +85,11 @@ class BlockingLogs(Blocking[Logs]):
         return self._run(lambda logs: logs.sweeper().sweep_all())
 
     def records(self, ledger_ids: Sequence[int]) -> dict[int, LedgerMetadata]:
-        """Return ledger metadata that was read at most 60 s ago, for `remember` in another process.
+        """Return metadata of ledgers that was read at most 60 s ago.
 
-        The result omits ledgers that no longer exist. If all the metadata exceeds 16 MiB, the
-        result contains only the metadata of the first ledgers.
+        The caller may pass the result to `remember` in another process. The result omits ledgers
+        that no longer exist. If all the metadata exceeds 16 MiB, the result contains only the
+        metadata of the first ledgers.
 
         Raises:
             MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -93,7 +97,7 @@ class BlockingLogs(Blocking[Logs]):
         return self._client.run(lambda client: client.recent_records(ledger_ids))
 
     def remember(self, records: Mapping[int, LedgerMetadata]) -> None:
-        """Use `records`, which another client has just read, for reads of listed ranges."""
+        """Store metadata that another client has just read, for later reads of listed ranges."""
 
         async def remembered(client: LedgerClient) -> None:
             client.remember(records)
@@ -150,7 +154,7 @@ class BlockingLog(Blocking[Log]):
     def read_range(
         self, ledger_id: int, first_entry_id: int, last_entry_id: int, *, password: bytes = b""
     ) -> Iterator[Sequence[Any]]:
-        """The read begins immediately, even before the caller takes the first entries."""
+        """The read begins immediately, even before the caller iterates over the result."""
         (reading,) = self.begin_ranges(
             [(ledger_id, first_entry_id, last_entry_id)], password=password
         )
@@ -166,15 +170,14 @@ class BlockingLog(Blocking[Log]):
     ) -> list[BlockingRangeReader]:
         """Return readers of listed ranges. Each reader begins to read immediately.
 
-        Use the readers in the order of their ranges.
-
-        The error of an entry is raised when a reader reaches this entry.
+        The caller should use the readers in the order of their ranges. If an entry cannot be read,
+        its error is raised when the iteration reaches this entry.
 
         Args:
-            ranges: For each range: ledger id, first and last entry id, both inclusive.
+            ranges: For each range, the ledger id and the ids of its first and its last entry.
             password: The password of the ledgers.
             room: A limit of memory that all readers of the room share. If it is None, the readers
-                of this call share a limit of 64 MiB.
+                of this call share a separate limit of 64 MiB.
             slices: For each range, the parts of its entries to read; None if complete entries are
                 read. A reader may return some entries completely.
 
@@ -202,10 +205,10 @@ class BlockingLog(Blocking[Log]):
         return [BlockingRangeReader(self._client, reading) for reading in self._run(begun)]
 
     def picture(self, *, gone: Collection[str] = ()) -> Picture:
-        """Draw a picture for notebooks: the ranges of the log, and the bookies that store them.
+        """Return a picture of the log's ranges and of the bookies that store them, for notebooks.
 
         Args:
-            gone: Bookies to draw as lost, although they are registered. A crashed bookie stays
+            gone: Bookies to draw as lost, even if they are registered. A crashed bookie stays
                 registered for some seconds.
 
         Raises:
@@ -263,8 +266,8 @@ def _check_range(found: object) -> None:
 class BlockingRangeReader:
     """One listed range that is being read. A reader can be iterated only once.
 
-    Close the reader if you stop before the end. The error of an entry is raised when the iteration
-    reaches the entry, even if the entry was read ahead.
+    Close the reader if you stop the iteration before the end. If an entry cannot be read, its error
+    is raised when the iteration reaches the entry, even if the read ahead failed earlier.
     """
 
     def __init__(self, client: BlockingClient, reading: BegunRange) -> None:
@@ -282,7 +285,7 @@ class BlockingRangeReader:
                 self.close()
 
     def close(self) -> None:
-        """Drop the entries that were read ahead. A second close does nothing."""
+        """Stop the read, and drop the entries that were read ahead. A second call does nothing."""
         self._client.run(lambda _: self._reading.aclose())
 
 
@@ -290,11 +293,11 @@ class BlockingRangeWriter(Blocking[RangeWriter]):
     """Writes the entries of one range, in order.
 
     Several tasks must not use one writer at the same time. After an error, the writer accepts no
-    more entries. If the ledger was fenced, the attempt can continue with `cut`. After any other
-    error, the attempt restarts.
+    more entries. If the ledger was fenced, the task can call `cut` and continue. After any other
+    error, the task must start again.
 
     Attributes:
-        ledger_id: The range's ledger.
+        ledger_id: The id of the ledger that contains the range.
     """
 
     def __init__(self, client: BlockingClient, writer: RangeWriter) -> None:

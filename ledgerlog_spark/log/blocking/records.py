@@ -1,4 +1,4 @@
-"""The blocking API to read a log without Spark, with one thread switch for each batch."""
+"""The blocking API to read a log without Spark. It switches threads once for each batch."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 RECORDS_LOOKED_AT = 4
-"""Number of records that are measured to estimate the size of a batch. To measure all records would
-take too long."""
+"""Number of records of a batch whose sizes are added to estimate the size of the batch.
+
+To add the sizes of all records would take too long."""
 
 
 class BlockingRecordLog(BlockingHandle[RecordLog]):
@@ -28,14 +29,14 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 
     `read` and `tail` read a leader log of records. `read_rows` and `tail_rows` read a leader log of
     rows. A log that Spark wrote can only be read with Spark. A read or tail ends when its iterator
-    is closed or its thread is interrupted. At most 8 batches are read ahead. No batch is read ahead
-    while the waiting batches have 16 MiB or more.
+    is closed or its thread is interrupted. At most 8 batches are read ahead. While the batches that
+    were read ahead have 16 MiB or more, no further batch is read.
 
     Attributes:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
         kind: The kind of the log's writers: jobs that commit, or one leader at a time.
-        content: Rows or records.
+        content: The content of the log: rows or records.
     """
 
     def __init__(self, log: RecordLog, thread: LoopThread) -> None:
@@ -53,13 +54,13 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
     def read(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> Iterator[Record]:
-        """The call returns the records of `read_batches`, one by one."""
+        """Yield the records of `read_batches` one by one."""
         for batch in self.read_batches(start, end):
             yield from batch
 
     @documented_by(RecordLog.tail)
     def tail(self, start: Position | int | None = None) -> Iterator[Record]:
-        """The call returns the records of `tail_batches`, one by one."""
+        """Yield the records of `tail_batches` one by one."""
         for batch in self.tail_batches(start):
             yield from batch
 
@@ -108,8 +109,8 @@ class BlockingRecordLog(BlockingHandle[RecordLog]):
 def _size_bytes_of_records(records: list[Record]) -> int:
     """Estimate the size of a batch from its first records.
 
-    The error is small, because a batch has the records of one entry, and an entry with several
-    records has at most 256 KiB.
+    The error of the estimate is small, because a batch has the records of one entry, and an entry
+    with several records has at most 256 KiB.
     """
     looked_at = records[:RECORDS_LOOKED_AT]
     return sum(len(record.value) for record in looked_at) * len(records) // len(looked_at)

@@ -1,4 +1,4 @@
-"""The blocking calls of a stream's tasks and of its commit, for Spark's Python processes."""
+"""The blocking calls for a stream's tasks and its commit. Spark's Python processes use them."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _known: WeakKeyDictionary[LedgerClient, KnownLogs] = WeakKeyDictionary()
 class BlockingStream:
     """One batch of a stream, in a process that runs a task of the batch or commits the batch.
 
-    The client keeps the state for later batches until the client is closed. A forked child does not
-    have the state of its parent.
+    Joined runs and open ledgers are stored with the client for later batches, until the client is
+    closed. A forked child does not have the state of its parent.
     """
 
     def __init__(self, client: BlockingClient, job: Job) -> None:
-        """Make the object for one batch. `job` names the query run."""
+        """Create the object for one batch. `job` contains the id of the query run."""
         self._client = client
         self._job = job
 
     def join(self) -> Joined:
-        """Join the query run, once for each run and process."""
+        """Join the query run. Only the first call for a run in a process sends requests."""
 
         async def joined(client: LedgerClient) -> Joined:
             return await ledgers_of(client).join(self._log(client).commits, self._job)
@@ -51,7 +51,10 @@ class BlockingStream:
         return BlockingRangeWriter(self._client, self._client.run(opened))
 
     def commit(self, ranges: Sequence[StagedRange]) -> CommitResult:
-        """Make the batch visible and durable, once and atomically."""
+        """Commit the batch atomically, so that it is visible and durable.
+
+        A batch is committed only once.
+        """
 
         async def committed(client: LedgerClient) -> CommitResult:
             known = _known.setdefault(client, KnownLogs())
@@ -64,5 +67,5 @@ class BlockingStream:
 
 
 def ledgers_of(client: LedgerClient) -> StreamLedgers:
-    """Return the state that `client` keeps for tasks of streams."""
+    """Return the joined runs and open ledgers that `client` has for tasks of streams."""
     return _ledgers.setdefault(client, StreamLedgers())

@@ -3,6 +3,6 @@
 - `commits`: the calls of a job. `job`: the data that the tasks and the commit of a batch share.
 - `schema_commits`: commits a changed schema, without rows. `columns`: computes the changed schema.
 - `new_log`: deletes the log that a failed job created.
-- `range_writer`: one range, and the ledger that it is written into. `stream_ledgers`: the state
-  that a process keeps between tasks of streams.
+- `range_writer`: writes a range into a ledger. `stream_ledgers`: the state that a process stores
+  between tasks of streams.
 """

@@ -11,11 +11,12 @@ from ledgerlog_spark.protocol.log.state.records import LogKind
 
 @dataclass(frozen=True, slots=True)
 class SchemaChange:
-    """A new schema for a log.
+    """A new schema for a log, as `LogCommits` commits it.
 
     Attributes:
         schema: The schema, as an Arrow schema message.
-        is_exact: Whether the schema is valid only for the version from which it was made.
+        is_exact: Whether the schema is valid only for the version of the log from which it was
+            computed.
     """
 
     schema: bytes
@@ -34,11 +35,11 @@ def check_is_transactional(state: LogState) -> None:
 
 
 def with_columns(state: LogState, schema: bytes) -> bytes:
-    """The schema of a transactional log, with the columns of `schema` at its end.
+    """Return the schema of a transactional log, with the columns of `schema` added at its end.
 
-    If the log has all these columns, the stored bytes of its schema are returned unchanged. Raises
-    SchemaMismatchError if a column cannot be added, or has a default that the existing rows would
-    need.
+    If the log has all these columns, the stored bytes of its schema are returned unchanged.
+    SchemaMismatchError is raised if a column cannot be added, or has a default that the existing
+    rows would need.
     """
     # Imported here because most programs add no columns.
     from ledgerlog_spark.arrow.schema_evolution import existence_defaults, merge, storable

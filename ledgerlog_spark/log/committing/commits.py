@@ -1,4 +1,4 @@
-"""Commits of jobs to one log (LOGS.md#K1)."""
+"""The calls with which jobs commit to one log (LOGS.md#K1)."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ PRODUCERS_MAX = 64
 
 
 class KnownLogs:
-    """State that commits leave for later commits of the same producers in the same process.
+    """State that commits store for later commits of the same producers in the same process.
 
     With this state, a commit need not read the head and the producer record again. Instead, the
-    transaction compares the versions of both nodes. The log id and the app identify a state. The
-    state of at most 64 producers is kept. The state of the producer with the oldest last commit is
-    dropped first.
+    transaction compares the versions of both nodes. The state of a producer is identified by the
+    log id and the app. The states of at most 64 producers are stored. The state of the producer
+    whose last commit is the oldest is dropped first.
     """
 
     # This state is used as LOGS.md#K11 describes.
@@ -54,11 +54,11 @@ class KnownLogs:
         self._known: OrderedDict[tuple[str, str], KnownLog] = OrderedDict()
 
     def take(self, log_id: str, app: str) -> KnownLog | None:
-        """Remove and return the state of a producer, so that a failed commit leaves no state."""
+        """Remove and return the state of a producer. A failed commit therefore leaves no state."""
         return self._known.pop((log_id, app), None)
 
     def put(self, log_id: str, app: str, known: KnownLog | None) -> None:
-        """Keep the state of a producer after a commit. If `known` is None, keep nothing."""
+        """Store the state of a producer after a commit. If `known` is None, store nothing."""
         if known is not None:
             self._known[log_id, app] = known
         while len(self._known) > PRODUCERS_MAX:
@@ -89,31 +89,31 @@ class LogCommits:
         expected_version: int | None = None,
         is_log_new: bool = False,
     ) -> Job:
-        """Create the job that the tasks and the commit of a batch use, and take over the producer.
+        """Create the job of a batch, and make its run the current run of the producer.
 
         The driver of a job makes this call once, and sends the result to the tasks.
 
         Args:
             schema: Schema of the rows, as an Arrow schema message. The caller chooses the schema.
-            mode: Append or overwrite.
-            app: The producer. If None, a new UUID is used, so the batch is never a duplicate.
+            mode: Whether the rows are appended, or replace the rows of the log.
+            app: Id of the producer. If None, it is a new UUID, so the batch is never a duplicate.
             batch_id: Number of the batch, at least 0.
-            run: The query run; if it is None, a UUID is created.
-            kind: Decides what happens if the app has already committed this batch or a later batch.
-                A batch job is skipped. A stream gets an error for an older batch.
-            overwrite_if_changed: Overwrite even rows that other jobs commit after this call.
+            run: The id of the query run. If it is None, a UUID is created.
+            kind: If the app has already committed this batch or a later batch, a batch job is
+                skipped, and a stream gets an error for an older batch.
+            overwrite_if_changed: Whether to overwrite rows that other jobs commit after this call.
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
             planned: The state of the log when the caller chose `schema`; by default, the present
                 state. If another job has changed the schema since then, the commit fails.
-            expected_version: The version that the log must have at the commit; by default, any.
-            is_log_new: Whether `abort` deletes the log, which the caller created for this job.
+            expected_version: The version that the log must have at the commit, or None.
+            is_log_new: Whether the log was created for this job, so that `abort` deletes it.
 
         Raises:
             ConfigurationError: The app or batch id is not valid, or the password is too long.
             ConcurrentCommitError: The log is not at the expected version.
             LocalProtocolError: An argument has a wrong type; nothing was changed.
             StaleCheckpointError: The batch id of a stream is lower than an earlier batch id.
-            ProducerFencedError: A later run of the producer took over.
+            ProducerFencedError: A later run of the producer has taken over.
             UnauthorizedError: The log has another password.
         """
         check_type("schema", schema, bytes)
@@ -150,10 +150,11 @@ class LogCommits:
 
         Args:
             job: The result of `begin`.
-            schema_message: Entry 0 of the ledger; if it is None, the job's own schema is used.
+            schema_message: The bytes of entry 0 of the ledger. If it is None, the job's own schema
+                is used.
 
         Raises:
-            ProducerFencedError: A later run took over; the job cannot commit any more.
+            ProducerFencedError: A later run has taken over, so the job cannot commit any more.
             NotEnoughBookiesError: Fewer bookies are writable than the log's ensemble needs.
             MetadataUnavailableError: The metadata store cannot be reached.
         """
@@ -170,8 +171,8 @@ class LogCommits:
     ) -> StagedLedger:
         """Create and register a ledger for the job, and begin to send its schema message.
 
-        `ledger_id` comes from `new_ledger_ids` and is used once; if it is None, a new id is taken.
-        The other arguments and the errors are the same as for `open_range`.
+        `ledger_id` is an unused id that `new_ledger_ids` returned. If it is None, a new id is
+        requested. The other arguments and the errors are the same as for `open_range`.
         """
         check_type("job", job, Job)
         properties = LogProperties.from_mapping(job.properties)
@@ -194,21 +195,21 @@ class LogCommits:
         return ledger
 
     async def new_ledger_ids(self, count: int) -> Sequence[int]:
-        """Return 1 to 64 ascending ids for `open_ledger`, unique in the cluster.
+        """Return 1 to 64 new ledger ids for `open_ledger`, ascending.
 
-        Use each id once.
+        Each id may be used only once.
         """
         return await self._host.ledgers.new_ledger_ids(count)
 
     async def join(self, job: Job) -> Joined:
-        """If the job's run is not yet the producer's current run, make it the current run."""
+        """Make the job's run the producer's current run, if it is not yet the current run."""
         checked_app(job.app)
         return await self.take_over(job)
 
     async def seal_before(self, app: str, epoch: int) -> int:
         """Seal the producer's open ledgers of epochs before `epoch` (LOGS.md#P6).
 
-        Returns the number of sealed ledgers.
+        Return the number of ledgers that were sealed.
         """
         older = await self._host.store.producers.registered_before(self._host.log_id, app, epoch)
         return (await seal_open(older, self._host)).sealed
@@ -222,27 +223,28 @@ class LogCommits:
         is_last: bool = False,
         timeout_ms: int = CHANGE_TIMEOUT_MS,
     ) -> CommitResult:
-        """Make the batch visible, once and atomically. The batch is durable when the call returns.
+        """Commit the batch atomically. When the call returns, the batch is visible and durable.
 
         Args:
             job: The result of `begin`.
             ranges: The ranges of all tasks, sorted by partition id.
-            known: State from earlier commits of this process; this commit updates the state.
-            is_last: Whether this call is the last use of the job. If so, a generated producer is
-                deleted, with one more request.
+            known: State that earlier commits of this process stored. This commit updates the state.
+            is_last: Whether this call is the last use of the job. If so, one more request deletes
+                the producer if its name was generated.
             timeout_ms: Time limit of the call, including the wait in the log's queue of writers.
 
         Raises:
             LocalProtocolError: `job` or a range has a wrong type; nothing was changed.
             ConcurrentCommitError: Another commit conflicts with this batch.
-            ProducerFencedError: A later run took over, or the job took longer than `stagingTtlMs`.
+            ProducerFencedError: A later run has taken over, or the job took longer than
+                `stagingTtlMs`.
             SchemaMismatchError: The schema cannot be stored.
             UnauthorizedError: The log has another password than the job.
             LogNotFoundError: The log was deleted.
             LogTimeoutError: The call took longer than `timeout_ms`. Nothing was committed;
                 retriable.
-            CommitUnknownError: The commit was sent, but took too long or got no answer. The error
-                is not definite; a retry is safe.
+            CommitUnknownError: The commit was sent, but there was no answer in time. The error is
+                not definite; a retry is safe.
         """
         check_type("job", job, Job)
         check_iterable("ranges", ranges)
@@ -286,8 +288,8 @@ class LogCommits:
         """End a job that failed. The sweeper later deletes the unlisted ledgers of the job.
 
         If the job began with `is_log_new`, the log is deleted. But the log stays if it has a commit
-        or another change, or if another job has begun. So a call after a successful commit changes
-        nothing; Spark makes such calls. Without `is_log_new`, the call does nothing.
+        or another change, or if another job has begun. Therefore a call after a successful commit,
+        which Spark may make, changes nothing. If `is_log_new` is false, the call does nothing.
 
         Args:
             job: The result of `begin`.
@@ -301,10 +303,10 @@ class LogCommits:
             await delete_new_log(self._host, job)
 
     async def has_batch(self, app: str, batch_id: int) -> bool:
-        """Return whether the producer has committed the batch or a later batch. Changes nothing.
+        """Return whether the producer has committed this batch or a later batch. Change nothing.
 
         Args:
-            app: The producer.
+            app: Id of the producer.
             batch_id: Number of the batch, at least 0.
 
         Raises:
@@ -320,13 +322,13 @@ class LogCommits:
         return found is not None and found.value.last_batch_id >= batch_id
 
     async def switch(self, job: Job, replaced: Sequence[Item], staged: StagedRange) -> CommitResult:
-        """List one range in place of several ranges with the same rows, in one transaction.
+        """Replace several ranges of the list by one range with the same rows, in one transaction.
 
         Offsets, versions and the times of versions do not change. Only the ledger and the entry of
         each row are different.
 
         Args:
-            job: The job, which was begun only for this merge.
+            job: A job that was begun only for this merge.
             replaced: The items of the replaced ranges, as they were when the rows were read.
             staged: The new range, in a ledger of the job.
 
@@ -335,7 +337,7 @@ class LogCommits:
                 changed.
             ProducerFencedError: The job took longer than stagingTtlMs. Nothing was changed.
             UnauthorizedError: The log has another password than the job. Nothing was changed.
-            CommitUnknownError: The outcome is unknown.
+            CommitUnknownError: It is not known whether the list was changed.
         """
         # This method performs the switch of LOGS.md#U13.
         check_type("job", job, Job)
@@ -351,7 +353,7 @@ class LogCommits:
         return result
 
     async def release(self, job: Job) -> None:
-        """Delete the generated producer of a job; the job can then commit nothing more.
+        """Delete the producer of a job, if its name was generated. The job can then commit no more.
 
         The sweeper then deletes the unlisted ledgers of the job without waiting for `stagingTtlMs`.
 
@@ -415,7 +417,7 @@ class LogCommits:
         )
 
     async def forget_job(self, app: str, commit: CommitMachine, listed: frozenset[int]) -> None:
-        """Delete the generated producer of a job immediately after the job's commit.
+        """After a job's last commit, delete its producer if the name of the producer was generated.
 
         The deletion takes one request, or two requests if the commit wrote nothing. After a
         failure, the sweeper deletes the producer after `stagingTtlMs` (LOGS.md#W9).
@@ -438,7 +440,7 @@ class LogCommits:
             )
 
     async def _forget_idle_job(self, app: str) -> None:
-        """Delete the producer of a commit that wrote nothing, unless the producer has a ledger."""
+        """Delete the producer of a commit that wrote nothing, unless it has registered ledgers."""
         with contextlib.suppress(LedgerLogError):
             found = await self._host.store.producers.read(self._host.log_id, app)
             if found is not None:

@@ -1,4 +1,4 @@
-"""Data that the tasks and the commit of a batch share. Spark sends this data to the processes."""
+"""The data that the tasks and the commit of a batch share. Spark sends it to their processes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ class JobPlan:
     Attributes:
         log: Name of the log.
         log_id: Id of the log.
-        mode: Append or overwrite.
+        mode: Whether the rows are appended, or replace the rows of the log.
         schema: Schema of the rows, as an Arrow schema message.
         schema_id: Id of the schema in the log; None if the log does not have the schema yet.
-        base_schema_id: The log's current schema when the job was planned.
+        base_schema_id: Id of the log's current schema when the job was planned.
         planned_version: The log's version when the job was planned.
         overwrite_if_changed: Whether to overwrite even rows that were committed after
             `planned_version`.
-        properties: Properties of the log, as stored.
+        properties: Properties of the log, as the log stores them.
         password: Password of the ledgers that the job creates.
         since_offset: The lowest offset at which rows of the job may be listed.
         expected_version: The version that the log must have when the job is committed; None if it
             may have any version.
         is_log_new: Whether the log was created for the job. If the job fails, such a log is
-            deleted, unless something else uses it.
+            deleted, unless it was changed or another job has begun.
     """
 
     log: str
@@ -52,7 +52,7 @@ class JobPlan:
     is_log_new: bool = False
 
     def job(self, *, app: str, run: str, batch_id: int, kind: JobKind) -> Job:
-        """The job of one producer."""
+        """Return the job with this plan for a producer, a run and a batch."""
         planned = {each.name: getattr(self, each.name) for each in fields(self)}
         return Job(**planned, app=app, run=run, batch_id=batch_id, kind=kind)
 
@@ -62,11 +62,12 @@ class Job(JobPlan):
     """One batch of one producer, made by `Log.begin`. It can be pickled.
 
     Attributes:
-        app: The producer; a UUID if the caller gave no name.
-        run: The query run; unique for each start of a job.
+        app: Id of the producer. It contains a UUID if the caller gave no name.
+        run: Id of the query run, which is different for each start of a job.
         batch_id: Number of the batch. A batch with the same app and id is committed only once.
-        kind: Decides what happens if a batch with this id was committed before.
-        is_replay: Whether the batch is in the log already. Then tasks need not write, and the
+        kind: The kind of the job. It decides what happens if a batch with this id was committed
+            before.
+        is_replay: Whether the batch is in the log already. If so, the tasks need not write, and the
             commit does nothing.
     """
 
@@ -87,7 +88,7 @@ def plan_job(
     expected_version: int | None = None,
     is_log_new: bool = False,
 ) -> JobPlan:
-    """Plan a batch with rows of `schema`. `state` is the state of the log at this time."""
+    """Return the plan of a batch with rows of `schema`. `state` is the present state of the log."""
     return JobPlan(
         log=state.head.name,
         log_id=state.head.log_id,

@@ -1,9 +1,9 @@
-"""Deletes the log that a failed job created, unless something else uses the log.
+"""Deletes the log that a failed job created, unless the log is in use (LOGS.md#K19).
 
-This is LOGS.md#K19. One transaction deletes the log. It compares the version of the head, and
-deletes the job's own producer and the parent node of all producers. The store deletes the parent
-node only if no other producer exists. So the transaction fails if, since these nodes were read, the
-log got a commit or another producer began a job.
+One transaction deletes the log. It compares the version of the head, and deletes the job's own
+producer and the parent node of all producers. The store deletes the parent node only if no other
+producer exists. Therefore the transaction fails if the log got a commit, or another producer began
+a job, after these nodes were read.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
     """Return the name and the version of the job's producer; an empty dict if it does not exist.
 
     The result is None if the log must stay, because the producer has committed a batch, or another
-    run of the producer has begun. If the log stays, the producer also stays, because its node stops
-    the tasks of this job. If the node were deleted and re-created, its version numbers would start
-    from 0 again, and would not stop these tasks.
+    run of the producer has begun. If the log stays, the producer also stays, because the version of
+    its node makes the writes of this job's tasks fail. If the node were deleted and created again,
+    its versions would start from 0 again, and these writes could succeed.
     """
     await host.store.sync()
     found = await host.store.producers.read(host.log_id, job.app)
@@ -89,7 +89,7 @@ async def _producers_of(host: LogHost, job: Job) -> dict[str, Version] | None:
 
 
 async def _mark_ledgers(host: LogHost, job: Job, producers: dict[str, Version]) -> bool:
-    """Mark the registered ledgers of the job's producer, and return whether there were any."""
+    """Mark the registered ledgers of the job's producer. Return whether the producer had any."""
     if not producers or not await host.store.producers.registered(host.log_id, job.app):
         return False
     await host.run(StagedSweep(host.name, app=job.app, staging_ttl_ms=-1))

@@ -24,16 +24,16 @@ from ledgerlog_spark.waits import forever
 
 
 class StagedLedger:
-    """One ledger: entry 0 is the schema message, and ranges follow.
+    """A ledger that contains the schema message as entry 0, and then the entries of ranges.
 
     One transaction created the ledger's metadata and its registration. The ledger may stay open
-    between batches. It stays open forever if its writer ends without closing it. One range is
-    written at a time, on the thread of the client's loop. `entries` is the number of appended
-    entries, including the schema message; `size_bytes` is the size of their payloads.
+    between batches. If its writer ends without closing it, it stays open until it is sealed. One
+    range is written at a time, on the thread of the client's loop. `entries` is the number of
+    appended entries, including the schema message; `size_bytes` is the size of their payloads.
     """
 
     def __init__(self, handle: LedgerWriterHandle, properties: LogProperties) -> None:
-        """A ledger that was just created. `start` sends its first entry."""
+        """Create the object for a new ledger. `start` sends the first entry."""
         self.ledger_id = handle.id
         self.entries = 0
         self.size_bytes = 0
@@ -56,13 +56,16 @@ class StagedLedger:
 
     @property
     def is_writable(self) -> bool:
-        """True until an append fails. Even if True, another client may have fenced the ledger."""
+        """Whether no append has failed.
+
+        Even so, another client may have fenced the ledger already.
+        """
         return self._handle.is_writable
 
     def start(self, schema_message: bytes) -> None:
         """Send the schema message as entry 0, unless the message is empty (a log of records).
 
-        The message is acknowledged no later than the first range.
+        When the first range is acknowledged, the message is acknowledged too.
         """
         if schema_message:
             self.send(schema_message)
@@ -90,9 +93,9 @@ class StagedLedger:
     def is_mostly_unlisted(self, batch_id: int) -> bool:
         """Whether the version before `batch_id` lists less than half of the ledger.
 
-        Call this only if each batch overwrites the batches before it, as in complete mode. If the
-        result is True, the writer continues in a new ledger. If all batches were written to one
-        ledger, all overwritten batches would stay on disk.
+        Call this method only if each batch overwrites the batches before it, as in complete mode.
+        If the result is true, the writer continues in a new ledger. Otherwise the overwritten
+        batches would stay on disk, because they would be in the same ledger as the listed batch.
         """
         is_replaced = self._last_batch_id < batch_id - 1
         listed_size_bytes = 0 if is_replaced else self._last_batch_size_bytes
@@ -104,9 +107,9 @@ class StagedLedger:
         reach("ledger.closed")
 
     def abandon(self) -> None:
-        """Stop immediately.
+        """Stop writing immediately, without closing the ledger. Listed entries stay readable.
 
-        Listed entries stay readable. If no entry is listed, the sweeper deletes the ledger.
+        If no entry is listed, the sweeper deletes the ledger.
         """
         self._handle.abandon()
 
@@ -117,12 +120,12 @@ def _seen(future: asyncio.Future[int]) -> None:
 
 
 PENDING_SIZE_BYTES_MAX = 32 << 20
-"""`append` waits while more than 32 MiB of payload are not acknowledged."""
+"""Maximum bytes of unacknowledged payload. While there are more, `append` waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """An entry that is perhaps not on its ack quorum yet. The index entry has 0 rows."""
+    """An entry that was sent and is perhaps not acknowledged. For the index entry, `rows` is 0."""
 
     payload: Payload
     rows: int
@@ -134,11 +137,11 @@ class RangeWriter:
     """Writes the entries of one range, in order.
 
     Several tasks must not use one writer at the same time. After an error, the writer accepts no
-    more entries. If the ledger was fenced, the attempt can continue with `cut`. After any other
-    error, the attempt restarts.
+    more entries. If the ledger was fenced, the task can call `cut` and continue. After any other
+    error, the task must start again.
 
     Attributes:
-        ledger_id: The range's ledger.
+        ledger_id: The id of the ledger that contains the range.
         rows: Number of rows appended so far.
         size_bytes: Bytes of payload appended so far.
     """
@@ -146,7 +149,7 @@ class RangeWriter:
     def __init__(
         self, ledger: StagedLedger, on_finished: Callable[[RangeWriter], Awaitable[None]]
     ) -> None:
-        """Make a writer of the next range of `ledger`.
+        """Create a writer of the next range of `ledger`.
 
         `on_finished` closes the ledger or keeps it open.
         """
@@ -170,7 +173,7 @@ class RangeWriter:
         return self._ledger.is_full
 
     async def append(self, payload: Payload, rows: int) -> None:
-        """Append one record batch. Return when the batch is sent, before it is acknowledged.
+        """Append one record batch as an entry. The call does not wait until it is acknowledged.
 
         The call waits while more than 32 MiB are not acknowledged.
 
@@ -179,8 +182,10 @@ class RangeWriter:
             rows: Number of rows in the entry, at least 1.
 
         Raises:
-            LedgerFencedError: Another client recovers the ledger; `cut` returns the safe part.
-            LedgerClosedError: Another client closed the ledger; `cut` returns the safe part.
+            LedgerFencedError: Another client recovers the ledger. `cut` returns the acknowledged
+                part.
+            LedgerClosedError: Another client closed the ledger. `cut` returns the acknowledged
+                part.
             LedgerError: The ledger cannot be written any more. The attempt has failed.
             QuorumError: Too few bookies can store entries. The attempt has failed.
         """
@@ -203,7 +208,7 @@ class RangeWriter:
     async def finish(
         self, index: bytes | None = None, *, statistics: bytes = b""
     ) -> StagedRange | None:
-        """Wait until every entry of the range is on its ack quorum, and return the range.
+        """Wait until every entry of the range is acknowledged, and return the range.
 
         Args:
             index: The range's index entry, which is appended last; if it is None, the range gets no
@@ -214,10 +219,12 @@ class RangeWriter:
             The range; None if no row was appended.
 
         Raises:
-            LedgerFencedError: Not all entries were acknowledged; `cut` returns the safe part.
-            LedgerClosedError: Not all entries were acknowledged; `cut` returns the safe part.
-            LedgerError: Not everything was acknowledged. The attempt has failed.
-            QuorumError: Not everything was acknowledged. The attempt has failed.
+            LedgerFencedError: Not all entries were acknowledged. `cut` returns the acknowledged
+                part.
+            LedgerClosedError: Not all entries were acknowledged. `cut` returns the acknowledged
+                part.
+            LedgerError: Not all entries were acknowledged. The attempt has failed.
+            QuorumError: Not all entries were acknowledged. The attempt has failed.
         """
         check_optional("index", index, bytes)
         check_type("statistics", statistics, bytes)
@@ -233,8 +240,8 @@ class RangeWriter:
     async def cut(self) -> tuple[StagedRange | None, tuple[Payload, ...]]:
         """Split a range after its ledger was fenced in the middle of the range.
 
-        This range ends with its last acknowledged entry. The caller writes the remaining entries to
-        a range in another ledger.
+        The first part, which stays in this ledger, ends with the last acknowledged entry. The
+        caller writes the remaining entries to a range in another ledger.
 
         Returns:
             Two values: a range of the acknowledged entries (None if no entry was acknowledged), and
@@ -252,7 +259,10 @@ class RangeWriter:
         return self._confirmed(b""), again
 
     def abandon(self) -> None:
-        """Stop immediately, and abandon the ledger. No entry of this range will be listed."""
+        """Stop writing immediately, and abandon the ledger.
+
+        No entry of this range will be listed.
+        """
         self._is_finished = True
         for sent in self._pending:
             sent.future.cancel()
@@ -266,7 +276,7 @@ class RangeWriter:
         self.size_bytes += len(payload)
 
     async def _acknowledged(self) -> None:
-        """Wait for the oldest pending entry. An unexpected entry id is a bug of ledgerlog."""
+        """Wait until the oldest pending entry is acknowledged. Another entry id would be a bug."""
         sent = self._pending[0]
         entry_id = await forever(sent.future, PENDING_ENDS)
         assert entry_id == sent.entry_id, (self.ledger_id, entry_id, sent.entry_id)

@@ -1,4 +1,4 @@
-"""Commits of another schema of a log, without rows (LOGS.md#K8)."""
+"""Commits that change the schema of a log, and contain no rows (LOGS.md#K8)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ATTEMPTS_MAX = 10
 
 
 class SchemaCommits:
-    """Changes the columns of a log, and their metadata.
+    """Commits changes of the columns of a log, and of the metadata of its columns.
 
     All methods run on the client's event loop.
     """
@@ -49,11 +49,11 @@ class SchemaCommits:
             password: The password of the log.
 
         Raises:
-            SchemaMismatchError: A column has another type in the log, or cannot be stored, or has
-                a default that existing rows would need.
+            SchemaMismatchError: A column has another type in the log, cannot be stored, or has a
+                default that existing rows would need.
             LogKindError: The log is a leader log, whose columns are fixed.
-            ConcurrentCommitError: The log is not at the expected version, or others changed
-                the columns at every attempt. Nothing was changed.
+            ConcurrentCommitError: The log is not at the expected version, or other jobs changed the
+                columns at every attempt. Nothing was changed.
             LogNotFoundError: The log was deleted.
             UnauthorizedError: The log has another password.
             CommitUnknownError: The outcome is unknown; a retry is safe.
@@ -75,18 +75,19 @@ class SchemaCommits:
     ) -> CommitResult:
         """Commit a different schema of a transactional log, without rows.
 
-        If others commit during the call, the change is computed again from their version.
+        If another job commits during the call, `change` is called again with the new version.
 
         Args:
-            change: Returns the schema for a state of the log. If the result is the present schema,
-                nothing is committed. Errors of `change` are raised to the caller.
-            expected_version: As in `add_columns`.
+            change: A function that returns the new schema for a state of the log. If the result is
+                the present schema, nothing is committed. Errors of `change` are raised to the
+                caller.
+            expected_version: The version that the log must have, as in `add_columns`.
             password: The password of the log.
 
         Raises:
             LogKindError: The log is a leader log, whose columns are fixed.
-            ConcurrentCommitError: The log is not at the expected version, or others changed
-                the log at every attempt. Nothing was changed.
+            ConcurrentCommitError: The log is not at the expected version, or other jobs changed the
+                log at every attempt. Nothing was changed.
             LogNotFoundError: The log was deleted.
             UnauthorizedError: The log has another password.
             CommitUnknownError: The outcome is unknown; a retry is safe.

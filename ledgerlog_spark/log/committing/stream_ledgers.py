@@ -1,8 +1,8 @@
-"""State that one process keeps between tasks of streams.
+"""State that one process stores between tasks of streams.
 
 The state consists of the runs that the process joined, and of the ledgers that stay open for the
-next batch. The state only saves time (LOGS.md#K13), and no result depends on it: a process may end
-at any moment, or never run a second task.
+next batch. The state only saves time (LOGS.md#K13). No result depends on it, because a process may
+end at any moment, or never run a second task.
 """
 
 from __future__ import annotations
@@ -28,14 +28,16 @@ IDLE_SECONDS_MAX = 30.0
 RUNS_MAX = 64
 IDS_FIRST = 8
 IDS_MAX = 64
-"""Maximum number of ledger ids that a process takes from the store at once, with two requests. A
-process first takes only a few ids, because it may end soon. The number then doubles each time."""
+"""Maximum number of ledger ids that a process takes from the store with two requests.
+
+A process first takes only `IDS_FIRST` ids, because it may end soon. The number then doubles with
+each pair of requests."""
 
 _logger = logging.getLogger(__name__)
 
 
 class _Key(NamedTuple):
-    """The properties that must be equal in two batches that use one ledger."""
+    """The properties of a batch. Two batches can use the same ledger only if these are equal."""
 
     log_id: str
     app: str
@@ -59,7 +61,7 @@ class _Run(NamedTuple):
 
 
 def log_deleted(log: str) -> LogNotFoundError:
-    """The error of a query if its log was deleted."""
+    """Return the error of a query whose log was deleted."""
     return LogNotFoundError(
         f"log {log!r} was deleted while the query ran, and the query does not create it again: "
         "start the query again to write to a new, empty log",
@@ -68,7 +70,7 @@ def log_deleted(log: str) -> LogNotFoundError:
 
 
 def log_made_again(log: str) -> LogNotFoundError:
-    """The error of a query if its log was deleted and created again."""
+    """Return the error of a query whose log was deleted and created again."""
     return LogNotFoundError(
         f"log {log!r} was deleted and created again while the query ran: start the query again to "
         "write to the new log",
@@ -77,10 +79,11 @@ def log_made_again(log: str) -> LogNotFoundError:
 
 
 class StreamLedgers:
-    """The joined runs and open ledgers of one process, used on the thread of the client's loop.
+    """The joined runs and open ledgers of one process.
 
-    A ledger is not in this object while one of its ranges is being written. Only a finished range
-    puts the ledger back, so a failed range needs no cleanup here.
+    Use this object only on the thread of the client's loop. A ledger is not in this object while
+    one of its ranges is being written. The ledger is put back only when the range is finished, so a
+    failed range needs no cleanup here.
     """
 
     def __init__(self) -> None:
@@ -92,11 +95,11 @@ class StreamLedgers:
 
     @property
     def idle(self) -> int:
-        """Number of ledgers that wait for their next range."""
+        """Number of open ledgers for which no range is being written."""
         return len(self._idle)
 
     async def join(self, commits: LogCommits, job: Job) -> Joined:
-        """Do the same as `LogCommits.join`, but only once for each run and process.
+        """Call `LogCommits.join`, but only once for each run in this process.
 
         The first process of a new run seals the ledgers of older runs in the background.
         """
@@ -135,7 +138,7 @@ class StreamLedgers:
         return RangeWriter(kept, keep)
 
     async def close(self) -> None:
-        """Close all ledgers that wait for a range, and wait until all closes have ended."""
+        """Close all ledgers without a range in progress, and wait until the closes have ended."""
         for key in list(self._idle):
             self._close_idle(key)
         while self._tasks:
@@ -163,7 +166,7 @@ class StreamLedgers:
             self._begin(ledger.close())
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run `work` in the background; nothing depends on its result."""
+        """Run `work` in the background. Its result and its errors are ignored."""
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -1,4 +1,4 @@
-"""Checks and encodes the records of a leader log. `log/leader/rows.py` does this for rows."""
+"""Checks and encodes the records of a leader log. `log/leader/rows.py` checks and encodes rows."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ if TYPE_CHECKING:
     from ledgerlog_spark.log.leader.rows import LeaderRows
 
 ENTRY_SIZE_BYTES_MAX = 256 << 10
-"""Maximum size of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""
+"""Maximum bytes of the records in an entry. A larger record has its own entry (LOGS.md#H1)."""
 
 
 class LeaderRecords:
     """The content of a log of records, which are bytes.
 
-    Checks appends on any thread, and encodes appends as entries on the leader's thread.
-    `LeaderRows` has the same methods. In this class, the methods for rows fail (LOGS.md#H9).
+    The object checks appends on any thread, and encodes appends as entries on the leader's thread.
+    `LeaderRows` has the same methods. In this class, the methods for rows raise LogKindError
+    (LOGS.md#H9).
     """
 
     schema = None
@@ -31,11 +32,11 @@ class LeaderRecords:
     records = staticmethod(checked_records)
 
     def __init__(self, log: str) -> None:
-        """The content of the log with the name `log`."""
+        """Create the content of the log with the name `log`."""
         self._log = log
 
     def pieces(self, rows: object) -> NoReturn:
-        """Raise LogKindError: the log has no rows."""
+        """Raise LogKindError, because the log has no rows."""
         del rows
         raise LogKindError(
             f"log {self._log!r} is a leader log of records: append bytes to it, or create a log of "
@@ -44,14 +45,14 @@ class LeaderRecords:
         )
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered appends as an entry."""
+        """Encode the records of the gathered appends as the body of one entry."""
         return encode_body(gathered.payloads)
 
 
 def content_of(log: str, state: LogState, schema: bytes | None) -> LeaderRecords | LeaderRows:
-    """Return the content of a leader log.
+    """Return the object that checks and encodes the appends of a leader log.
 
-    `schema` describes the appended rows; if it is None, the log's own schema is used.
+    `schema` describes the appended rows. If it is None, the log's own schema is used.
     """
     if state.head.content is LogContent.ROWS:
         from ledgerlog_spark.log.leader.rows import LeaderRows  # imports pyarrow

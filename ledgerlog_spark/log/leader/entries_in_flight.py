@@ -1,6 +1,6 @@
 """Entries that a leader has sent and that are not acknowledged yet.
 
-Each entry keeps the waiters of its records. A waiter gets the positions of its records.
+Each entry has the waiters of its appends. A waiter gets the positions of the records of its append.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
 
 class EntriesInFlight:
-    """Entries in flight. They are numbered from 0 in the order of sending, as in the machine.
+    """The entries in flight. They are numbered from 0 in the order of sending, as in the machine.
 
     `first` is the number of the oldest entry in flight. The records of one append can be in several
-    entries. If the oldest entry in flight is not the first entry of its append, `cut` has the
+    entries. If the oldest entry in flight is not the first entry of its append, `cut` contains the
     acknowledged entries of this append.
     """
 
     def __init__(self, log_id: str, queue: AppendQueue) -> None:
-        """Make the object without entries.
+        """Create the object without entries.
 
         Each run in flight in `queue` must have its encoded body.
         """
@@ -42,9 +42,9 @@ class EntriesInFlight:
         return sum(gathered.body.count for gathered in self._queue.in_flight)
 
     def entry_of(self, order: AppendEntry) -> bytes:
-        """Return the entry to store.
+        """Return the bytes of the entry for one request of the machine.
 
-        Each request of the machine for this entry gets the same bytes.
+        Each request for the same entry gets the same bytes.
         """
         body: EncodedBody = self._queue.in_flight[order.append - self.first].body
         return body.entry(first_offset=order.first_offset, append_time_ms=order.append_time_ms)
@@ -88,7 +88,8 @@ class EntriesInFlight:
 def error_of_append(error: LedgerLogError, *, is_definite: bool) -> LedgerLogError:
     """Return a copy of `error` for an append.
 
-    If `is_definite` is true, the records of the append are not in the log (LOGS.md#H6).
+    `is_definite` states whether the records of the append are certainly not in the log
+    (LOGS.md#H6).
     """
     found = copy.copy(error)
     found.definite = is_definite

@@ -1,7 +1,8 @@
-"""Hosts the machine of a leader log: performs effects as calls, and passes answers on as events.
+"""The host of the machine of a leader log.
 
-Events pass through a queue, and each request is answered once. The leader handles the machine's
-indications, and keeps the bytes of the entries that the machine appends.
+It performs effects as calls, and passes answers to the machine as events. Events pass through a
+queue, and each request is answered once. The leader handles the machine's indications, and stores
+the bytes of the entries that the machine appends.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ _STORE_REQUESTS = (m.Sync, m.ReadHead, m.ReadPages, m.WritePages, m.WriteHead)
 
 
 class LeaderHost(EventQueue[LeaderEvent]):
-    """Hosts one machine, on the event loop's thread."""
+    """Hosts one machine. All methods run on the event loop's thread."""
 
     def __init__(
         self,
@@ -62,12 +63,10 @@ class LeaderHost(EventQueue[LeaderEvent]):
         on_crash: Callable[[LedgerLogError], None],
         send_appends: Callable[[], None],
     ) -> None:
-        """Make a host, without calling the machine.
+        """Create a host, without calling the machine. Only this host may call `machine.handle`.
 
-        Only this host may call `machine.handle`.
-
-        `log` runs the machine's requests for the log's nodes. `entry_of` returns the entry to
-        store, with the same bytes for each request.
+        `log` performs the machine's requests for the log's nodes. `entry_of` returns the bytes of
+        an entry, which are the same for each request.
         """
         super().__init__(
             machine,
@@ -98,7 +97,10 @@ class LeaderHost(EventQueue[LeaderEvent]):
         }
 
     def start(self) -> None:
-        """Start the machine. The head is watched first, so that no change of the head is missed."""
+        """Start the machine.
+
+        The head is watched before that, so that no change of the head is missed.
+        """
         store = self._log.store
         self._watches = [
             store.watch_head(self._log.log_id, lambda: self.post(HeadChanged())),
@@ -107,15 +109,15 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self.post(Start())
 
     def stop(self) -> None:
-        """Stop the machine and the writes. No ledger is changed."""
+        """Stop the machine, and write no more entries. No ledger is closed or deleted."""
         super().stop()
         self.retire()
 
     def retire(self) -> None:
         """Stop writing, and delete this client's candidate node.
 
-        After that, the machine no longer leads. It only deletes ledgers whose creation is still
-        pending, when the creation ends.
+        After that, the machine no longer leads. If the creation of a ledger is still pending, the
+        machine deletes this ledger after the creation.
         """
         self._cancel_timers()
         for cancel in self._watches:
@@ -129,7 +131,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         self._written.clear()
 
     async def finish(self) -> None:
-        """Wait for work in the background, such as the deletion of a ledger that was not needed."""
+        """Wait until all work in the background has ended, such as the deletion of a ledger."""
         while self._tasks:
             await forever(asyncio.wait(self._tasks), "requests end by their deadlines")
 
@@ -208,7 +210,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
         return LedgerSealed(effect.request, end)
 
     def _close(self, effect: CloseLedger) -> Coroutine[Any, Any, Any]:
-        # Look the ledger up now: when the task begins, `_written` may no longer contain it.
+        # Read `_written` now, because it may no longer contain the ledger when the task begins.
         return self._closed(effect, self._written[effect.ledger_id])
 
     async def _closed(self, effect: CloseLedger, ledger: LeaderWriter) -> Any:
@@ -243,7 +245,7 @@ class LeaderHost(EventQueue[LeaderEvent]):
             outcome, _ = await outcome_of(self._candidates.join(effect.claim))
         except NodeMissingError:
             outcome = MetadataOutcome.GONE
-        if not self._watches:  # the leader ended meanwhile
+        if not self._watches:  # the leader ended during the join
             await self._leave(effect.claim)
         return CandidatesJoined(effect.request, outcome)
 

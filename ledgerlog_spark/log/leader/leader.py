@@ -1,10 +1,10 @@
 """The leader of a log: appends records and returns their positions (LOGS.md#J1-J15).
 
-The leader gathers records into an entry. The entry is sent when it has the maximum size or number
-of records, when the linger has ended, or when no entry is in flight. So a single append is sent
-immediately. The linger is the longest time for which a record waits for further records. An entry
-is compressed once. The machine assigns an offset and a ledger to the entry. If this ledger fails,
-the machine assigns another ledger.
+The leader gathers records until they form an entry. The entry is sent when it has the maximum size
+or number of records, when the linger has ended, or when no entry is in flight. Therefore a single
+append is sent immediately. The linger is the longest time for which a record waits for further
+records. Each entry is compressed only once. The machine assigns an offset and a ledger to the
+entry. If this ledger fails, the machine assigns another ledger to the entry.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ ENTRY_RECORDS_MAX = 8_192
 
 
 REQUESTS_END = "the machine ends, because each of its requests has a deadline"
-"""The reason why the waits for the end of the machine have no time limit."""
+"""The reason why a wait for the end of the machine needs no time limit."""
 
 
 class Leader:
@@ -66,7 +66,7 @@ class Leader:
         name: Name of the log.
         log_id: Id of the log.
         queue: The appends that are not acknowledged. Other APIs of this leader use this object.
-        content: Checks appends. Other APIs of this leader use this object.
+        content: The object that checks appends. Other APIs of this leader use this object.
     """
 
     def __init__(
@@ -76,10 +76,10 @@ class Leader:
         content: LeaderRecords | LeaderRows,
         truncate: Callable[[int], Awaitable[object]],
     ) -> None:
-        """Make a leader that does not lead before `open`.
+        """Create a leader, which leads after a successful call of `open`.
 
         `log` runs the machines that read and change the nodes of the log. `settings` contains the
-        linger and the backlog, as for ledgers. `truncate` truncates the list of the log at an
+        linger and the backlog, as for ledgers. `truncate` deletes the records of the log before an
         offset.
         """
         self.name = log.name
@@ -108,7 +108,7 @@ class Leader:
         self._is_ledger_empty = True
         self._error: LedgerLogError | None = None
         self._ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        # Set after an acknowledgement, a send, a change of the list, or a failure.
+        # Set after each indication of the machine, and after a failure.
         self._changed = asyncio.Event()
         self._host = LeaderHost(
             machine,
@@ -126,7 +126,10 @@ class Leader:
 
     @property
     def is_leading(self) -> bool:
-        """Whether appends are accepted: the leader did not fail and was not closed."""
+        """Whether appends are accepted.
+
+        They are if the leader has neither failed nor been closed.
+        """
         return self.queue.refusal is None
 
     @property
@@ -138,7 +141,7 @@ class Leader:
     def records_pending(self) -> int:
         """Number of unacknowledged records or rows.
 
-        For unsent rows, their pieces are counted instead.
+        Rows that were not sent yet are counted by pieces of an append.
         """
         return self.queue.entries + self._sent.records
 
@@ -149,12 +152,12 @@ class Leader:
 
         Raises:
             LeaderDeposedError: Another client became the leader during this call; definite.
-            LeaderTimeoutError: The call took longer than this limit; retriable. If the list may
-                contain the new ledger, this client may be the leader, and the error is not
-                definite.
+            LeaderTimeoutError: The call took longer than this limit; retriable. The error is not
+                definite if the list may contain the new ledger, because this client may then be the
+                leader.
             LogKindError: The log is not a leader log.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Other leaders took over repeatedly; retriable.
+            ConcurrentCommitError: Other clients became the leader at every attempt; retriable.
             LedgerRecoveryError: An earlier leader's ledger could not be sealed; retriable.
             NotEnoughBookiesError: There are too few bookies for a ledger; retriable.
             MetadataUnavailableError: The list cannot be read or changed; retriable.
@@ -181,16 +184,16 @@ class Leader:
             LocalProtocolError: The record is not bytes or is too large, or the leader was closed;
                 definite.
             LeaderDeposedError: Another leader took over. The error is definite if the record was
-                never sent; `end_offset` is the end of the safe records.
+                never sent. All records before the field `end_offset` of the error are safe.
             LogNotFoundError: The log was deleted. The error is definite if the record was never
                 sent.
-            LedgerLogError: The log can no longer be written. The error contains the reason.
+            LedgerLogError: This leader can no longer append. The error contains the reason.
         """
         future = self.queue.append(self.content.record(record), at_once=True)
         return await forever(future, REQUESTS_END)
 
     def append_async(self, record: bytes | bytearray | memoryview) -> asyncio.Future[Position]:
-        """Append a record. Return a future of its position. The future has the errors of `append`.
+        """Append a record, and return a future of its position, with the errors of `append`.
 
         Records are appended in the order of the calls. The call never blocks, so the caller must
         await `drain` from time to time. If the unsent appends reach 16 times the settings' backlog,
@@ -201,8 +204,8 @@ class Leader:
     async def append_many(self, records: Sequence[bytes | bytearray | memoryview]) -> Positions:
         """Append records. Return their positions when all records are on disk at Qa bookies.
 
-        The positions are in order, without gaps. If the call fails, some of the first records may
-        still be in the log. Raises the errors of `append`.
+        The positions are in order, without gaps. If the call fails, the log may contain the first
+        records without the other records. The errors are those of `append`.
         """
         future = self.queue.append_batch(self.content.records(records), at_once=True)
         return await forever(future, REQUESTS_END)
@@ -217,7 +220,7 @@ class Leader:
         """Append rows. Return their positions when all rows are on disk at Qa bookies.
 
         The positions are in order, without gaps; `.offsets` is the half-open range of the offsets.
-        If the call fails, some of the first rows may still be in the log.
+        If the call fails, the log may contain the first rows without the other rows.
 
         Args:
             rows: Rows with some or all columns of the log; missing columns become null. The memory
@@ -243,7 +246,7 @@ class Leader:
         return self.queue.append_batch(self.content.pieces(rows))
 
     async def drain(self) -> None:
-        """Wait until the unsent appends are below the settings' backlog."""
+        """Wait until the number and size of the unsent appends are below the settings' backlog."""
         await self.queue.drain()
 
     async def flush(self) -> None:
@@ -251,16 +254,17 @@ class Leader:
         await self.queue.flush()
 
     async def roll(self) -> None:
-        """Continue in a new ledger. When the call returns, the earlier ledger is closed and listed.
+        """Continue in a new ledger.
 
-        The call does nothing if the ledger in use is empty. The close and the change of the list
-        take at most `close_timeout_ms` of the settings, 30 s by default. The call also raises the
-        errors of `append`.
+        When the call returns, the log's list has the closed earlier ledger. The call does nothing
+        if the current ledger is empty. The close and the change of the list take at most
+        `close_timeout_ms` of the settings, 30 s by default. The call also raises the errors of
+        `append`.
 
         Raises:
             LeaderTimeoutError: The roll took longer than this limit, and continues in the
-                background; retriable. The error names the unfinished step, and the cause if the
-                step failed. The leader still accepts appends.
+                background; retriable. The error names the step that did not end, and the cause if
+                this step failed. The leader still accepts appends.
         """
         await self.flush()
         left = self._ledger_id
@@ -268,8 +272,8 @@ class Leader:
             raise self._refusal()
         assert self._head is not None
         if self._is_ledger_empty:
-            # A roll may be running. Then the oldest open ledger of the list is the earlier ledger,
-            # and this call waits for the end of the roll.
+            # A roll may already be running. If so, the oldest open ledger of the list is the
+            # earlier ledger, and this call waits for the end of the roll.
             left = self._head.open_ledgers[0].ledger_id
             if left == self._ledger_id:
                 return
@@ -302,7 +306,7 @@ class Leader:
         """Delete every record before `position`. The change is durable when the call returns.
 
         Ledgers are deleted after `deletedRetentionMs`, so that running readers can finish. If
-        `position` is in the ledger in use, the leader rolls first.
+        `position` is in the current ledger, the leader rolls first.
 
         Args:
             position: The position or the offset of the first record to keep; at most the log's end.
@@ -310,10 +314,11 @@ class Leader:
         Raises:
             ConfigurationError: `position` is not in this log, or is after its end; nothing was
                 changed.
-            LeaderTimeoutError: The ledger in use was not rolled in time, so nothing was truncated;
+            LeaderTimeoutError: The current ledger was not rolled in time, so nothing was truncated;
                 retriable. The call also raises the other errors of `roll`.
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Others changed the list too often; retriable.
+            ConcurrentCommitError: Other changes of the list succeeded first at every attempt;
+                retriable.
             MetadataUnknownError: The outcome is unknown; a retry is safe.
         """
         offset = offset_of(position, self.log_id, self.name)
@@ -323,20 +328,20 @@ class Leader:
         await self._truncate(offset)
 
     async def close(self) -> int:
-        """Close the leader, and return the end of the log.
+        """Close the leader, and return the end offset of the log.
 
         When the call returns, all earlier appends are in the log, and every ledger is closed and
-        listed. A second call has the same result.
+        listed. A second call returns the same result.
 
         Raises:
-            LeaderDeposedError: Another leader took over; `end_offset` is the end of the safe
-                records.
+            LeaderDeposedError: Another leader took over. All records before the field `end_offset`
+                of the error are safe.
             LedgerLogError: The ledgers were not closed. The error contains the reason. The next
                 leader seals the open ledgers.
         """
         if self.is_leading:
             await self.flush()
-        if self.is_leading:  # the leader may have stopped meanwhile
+        if self.is_leading:  # the leader may have stopped during the flush
             self.queue.refusal = self._closed_error
             self._host.post(CloseRequested())
         await forever(asyncio.shield(self._ended), REQUESTS_END)
@@ -347,10 +352,11 @@ class Leader:
         return self._head.end_offset  # another leader may have appended records meanwhile
 
     def abandon(self) -> None:
-        """Stop without closing. Pending appends fail, and their outcome is unknown.
+        """Stop the leader without closing its ledgers.
 
-        The leader may have created a ledger for the next roll. If this ledger is not listed, and no
-        pending request can list it, the ledger is deleted.
+        Pending appends fail, and their outcome is unknown. The leader may have created a ledger for
+        the next roll. This ledger is deleted if it is not listed, and no pending request can list
+        it.
         """
         left = LocalProtocolError(
             f"the client of the leader of log {self.name!r} was closed: to find out which records "
@@ -361,7 +367,7 @@ class Leader:
         self._host.post(GiveUp(left))
 
     async def leave(self) -> None:
-        """Abandon the leader before the client is closed, and wait for work in the background."""
+        """Abandon the leader before the client is closed, and wait until its work has ended."""
         self.abandon()
         try:
             await self._host.finish()
@@ -416,7 +422,7 @@ class Leader:
         self._host.retire()
 
     def _end(self, error: LedgerLogError, first_unknown: int, first_unsent: int) -> None:
-        """Fail the sent appends with `error`, and the unsent appends with a definite error."""
+        """End the sent appends with `error`, and the unsent appends with a definite error."""
         self._error = error
         self.queue.refusal = partial(error_of_append, error, is_definite=True)
         self._sent.cut = []

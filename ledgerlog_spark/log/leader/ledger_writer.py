@@ -12,15 +12,15 @@ from ledgerlog_spark.protocol.ledger.messages import Payload
 
 
 class LeaderWriter:
-    """The listener of a write handle. It is also the waiter of all appends of the handle.
+    """The listener of a write handle. The same object is the waiter of all appends of the handle.
 
     The handle confirms runs of entries in order, and calls `complete` once for each run. After the
-    first failure, all pending entries count as unwritten, and later results are ignored. A failure
-    is reported even if no append is pending.
+    first failure, all pending entries count as not written, and later results are ignored. A
+    failure is reported even if no append is pending.
     """
 
     def __init__(self, report: Callable[[EntriesConfirmed | LedgerBroken], None]) -> None:
-        """Make a listener without a handle. `report` receives the events."""
+        """Create a listener without a handle. `report` receives the events."""
         self.handle: LedgerWriterHandle  # set before the first append
         self._report = report
         self._is_broken = False
@@ -33,8 +33,8 @@ class LeaderWriter:
     def send_now(self) -> None:
         """Send the appended entries immediately, unless the handle is calling this listener.
 
-        During such a call, the queue of the handle is not empty, and the handle sends the entries
-        after the call.
+        During such a call, the queue of the handle is not empty, and the handle itself sends the
+        entries after the call.
         """
         if not self._is_broken and not self._is_reporting:
             self.handle.queue.send_now()
@@ -48,14 +48,17 @@ class LeaderWriter:
         return CloseAnswered(request, metadata.last_entry_id, metadata.length)
 
     def abandon(self) -> None:
-        """Stop writing, and report nothing more."""
+        """Stop writing to the ledger, and report no more events."""
         self._is_broken = True
         self.handle.abandon()
 
     # --- methods that the handle calls ---
 
     def on_sent(self, entries: int, size_bytes: int) -> None:
-        """Do nothing, because the leader limits the entries in flight."""
+        """Do nothing.
+
+        This listener needs no such report, because the leader itself limits the entries in flight.
+        """
 
     def complete(self, results: list[tuple[Any, Any]]) -> None:
         """Report that all entries up to the last entry in `results` are confirmed."""
@@ -72,11 +75,14 @@ class LeaderWriter:
         return self._is_broken
 
     def set_result(self, result: Any, /) -> None:
-        """This method is never called, because `complete` receives all results."""
+        """Raise AssertionError.
+
+        This method is never called, because `complete` receives all results.
+        """
         raise AssertionError(result)
 
     def set_exception(self, exception: Any, /) -> None:
-        """Report that the handle failed, or accepts no more entries."""
+        """Report that the handle has failed, so that it accepts no more entries."""
         if not self._is_broken:
             self._is_broken = True
             self._report(LedgerBroken(self.handle.id, exception))

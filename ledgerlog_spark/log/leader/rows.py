@@ -18,14 +18,17 @@ if TYPE_CHECKING:
 
 
 class LeaderRows:
-    """The content of a log of rows with one schema. It has the methods of `LeaderRecords`."""
+    """The content of a log of rows with one schema.
+
+    The class has the methods of `LeaderRecords`.
+    """
 
     entry_size_bytes_max = PIECE_SIZE_BYTES_MAX
 
     def __init__(self, log: str, schema: bytes | None, appended: bytes | None) -> None:
-        """Make the content of the log `log`, whose encoded schema is `schema`.
+        """Create the content of the log `log`, whose encoded schema is `schema`.
 
-        `appended` is the schema of the rows to append; if it is None, the log's own schema is used.
+        `appended` is the schema of the rows to append. If it is None, the log's own schema is used.
         Raises SchemaMismatchError if such rows cannot be appended (LOGS.md#H8).
         """
         if schema is None:
@@ -58,13 +61,16 @@ class LeaderRows:
         self.record(records)
 
     def pieces(self, rows: object) -> Sequence[Any]:
-        """Split the rows of an append into pieces, in order. Without rows, the result is empty."""
+        """Split the rows of an append into pieces, in order.
+
+        If there are no rows, the result is empty.
+        """
         return self._splitter.split(rows)
 
     def encode(self, gathered: Gathered) -> EncodedBody:
-        """Encode the gathered pieces as an entry.
+        """Encode the gathered pieces as the body of one entry.
 
-        Convert each waiter's count of pieces to a count of rows.
+        Replace each waiter's number of pieces by its number of rows.
         """
         pieces: list[Any] = gathered.payloads
         ends = list(accumulate(piece.rows for piece in pieces))

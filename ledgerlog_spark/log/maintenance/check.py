@@ -1,10 +1,10 @@
 """Checks that all listed entries exist, and finds the owner of every ledger (LOGS.md#U17).
 
-A check changes nothing. The check uses the mark `made`, which a leader creates for a ledger that is
-not listed yet. The check reads in this order: the ids of the log's ledgers, the registrations, the
-marks `made`, the list, and all marks. With this order, concurrent work does not look like damage.
-If a ledger has a fault, the list is read again. The fault is reported only if the list still
-contains the same ranges.
+A check changes nothing. A leader creates a mark `made` for a ledger that is not listed yet. The
+check reads in this order: the ids of the log's ledgers, the registrations, the marks `made`, the
+list, and all marks. Because of this order, concurrent work does not look like damage. If a ledger
+has a fault, the list is read again. The fault is reported only if the list still contains the same
+ranges.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from ledgerlog_spark.protocol.log.state.records import Item
 
 YOUNG_MS = 60_000
 LOOKS_MAX = 5
-"""Maximum number of reads of a ledger while its ranges change. The result of the last read is
-used."""
+"""Maximum number of times that a ledger is checked again while its ranges change.
+
+The result of the last check is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,17 +34,17 @@ class CheckedLedger:
     """One listed ledger.
 
     Attributes:
-        ledger_id: The ledger.
-        state: State of the ledger in its metadata; `missing` if the ledger has no metadata.
+        ledger_id: Id of the ledger.
+        state: The state of the ledger in its metadata; `missing` if the ledger has no metadata.
         ranges: Number of the ledger's ranges in the list.
-        last_entry_id: The highest listed entry, inclusive. NO_ENTRY for an open ledger of a leader
-            log, because its entries are not listed yet.
+        last_entry_id: The highest entry of the ledger that the log lists. NO_ENTRY for an open
+            ledger of a leader log, because its entries are not listed yet.
         entries: Number of entries that were checked.
-        copies: Number of copies of the entry that has the fewest copies.
-        copies_wanted: The write quorum.
+        copies: Number of copies of the checked entry that has the fewest copies.
+        copies_wanted: Number of copies that each entry should have (the write quorum).
         is_damaged: Whether the metadata is missing, or a listed entry has fewer copies than the ack
             quorum.
-        finding: The fault, or empty.
+        finding: A description of the fault; empty if the ledger has no fault.
     """
 
     ledger_id: int
@@ -65,7 +66,7 @@ class LogCheck:
         log: Name of the log.
         ledgers: Every listed ledger, in ascending order of ids.
         staged: Ledgers of uncommitted jobs, and unlisted ledgers of leaders.
-        marked: Ledgers that no version lists and that will be deleted.
+        marked: Ledgers that no version lists, and that the sweeper will delete.
         orphans: Ledgers with the id of this log in their metadata, but without an item, a
             registration or a mark. Ledgers that were created in the last minute are omitted,
             because a leader may list them soon.
@@ -89,12 +90,13 @@ class LogCheck:
 
 
 class LogChecker:
-    """Checks one log, of either kind."""
+    """Checks one log, which may be transactional or a leader log."""
 
     def __init__(self, host: LogHost, own: Collection[int] | None = None) -> None:
-        """`own` has the ledgers with the log's id in their metadata.
+        """Create a checker.
 
-        If `own` is None, these ledgers are looked up.
+        `own` contains the ids of all ledgers with the log's id in their metadata. If `own` is None,
+        the check reads the metadata of all ledgers to find these ids.
         """
         self._host = host
         self._producers = host.store.producers
@@ -126,12 +128,12 @@ class LogChecker:
         )
 
     async def orphans(self, age_ms: int) -> tuple[int, ...]:
-        """The orphans that are older than `age_ms`, without a check of listed ledgers."""
+        """Return the orphans that are older than `age_ms`. Listed ledgers are not checked."""
         *_, strangers = await self._known()
         return await self._older(strangers, max(YOUNG_MS, age_ms))
 
     async def _older(self, ledger_ids: Sequence[int], age_ms: int) -> tuple[int, ...]:
-        """The ledgers that exist and are at least `age_ms` old by the store's clock."""
+        """Return the ledgers that exist and are older than `age_ms` by the store's clock."""
         if not ledger_ids:
             return ()
         now_ms = await self._host.store.now_ms(self._host.log_id)
@@ -139,7 +141,7 @@ class LogChecker:
         return tuple(i for i, at_ms in made if at_ms is not None and now_ms - at_ms > age_ms)
 
     async def _known(self) -> tuple[Mapping[int, Sequence[Item]], set[int], set[int], list[int]]:
-        """Return the log's listed, staged and marked ledgers, and all its other ledgers."""
+        """Return four groups of the log's ledgers: listed, staged, marked, and all others."""
         log_id = self._host.log_id
         own = await self.own_ledgers() if self._own is None else set(self._own)
         staged: set[int] = set()
@@ -153,7 +155,7 @@ class LogChecker:
         return listed, staged, marked, sorted(own - staged - marked - set(listed))
 
     async def _listed(self) -> dict[int, list[Item]]:
-        """Every listed ledger with its ranges. An open ledger has no ranges yet."""
+        """Return every listed ledger with its ranges. An open ledger has no ranges yet."""
         state = await self._host.run(StateMachine(self._host.name))
         items = await self._host.run(ListingMachine(self._host.name))
         listed: dict[int, list[Item]] = {o.ledger_id: [] for o in state.head.open_ledgers}
@@ -167,7 +169,7 @@ class LogChecker:
         listed: Mapping[int, Sequence[Item]],
         every_entry: bool,
     ) -> None:
-        """Check each faulty ledger again, until its ranges in the list stay the same.
+        """Check each faulty ledger again while its ranges in the list change.
 
         A deleted ledger is no fault if the list no longer contains it. A leader deletes an empty
         ledger immediately. A sweeper deletes an unlisted ledger after a grace period, and a check
@@ -192,7 +194,7 @@ class LogChecker:
                     suspects[ledger_id] = newer[ledger_id]
 
     async def own_ledgers(self) -> set[int]:
-        """The ledgers with the log's id in their metadata. Reads the metadata of all ledgers."""
+        """Read the metadata of all ledgers, and return the ids of the ledgers with the log's id."""
         ids = [ledger_id async for ledger_id in self._host.ledgers.list_ledgers()]
         own = self._host.log_id.encode()
 
@@ -203,7 +205,7 @@ class LogChecker:
         return set(compress(ids, await read_each(is_own, ids)))
 
     async def _metadata(self, ledger_id: int) -> LedgerMetadata | None:
-        """The metadata of a ledger; None if it does not exist or cannot be read."""
+        """Return the metadata of a ledger; None if it does not exist or cannot be decoded."""
         try:
             return await self._host.ledgers.ledger_metadata(ledger_id)
         except (LedgerNotFoundError, MetadataFormatError):
@@ -243,7 +245,7 @@ class LogChecker:
     async def _copies(
         self, ledger_id: int, metadata: LedgerMetadata, entry_ids: Sequence[int]
     ) -> tuple[int, str]:
-        """Return the smallest number of copies that an entry has, and the fault or `""`."""
+        """Return the smallest number of copies of an entry, and its fault; `""` without a fault."""
         wanted = metadata.quorum.write_quorum
 
         async def counted(entry_id: int) -> tuple[int, str]:

@@ -1,7 +1,7 @@
 """Deletes rows of a log, restores versions, and changes properties (LOGS.md#upkeep).
 
-All methods are coroutines on the client's event loop; `log/blocking/` derives the blocking methods
-from them.
+All methods are coroutines on the client's event loop. The modules in `log/blocking/` derive the
+blocking methods from these coroutines.
 """
 
 from __future__ import annotations
@@ -62,16 +62,17 @@ from ledgerlog_spark.protocol.log.state.records import (
 from ledgerlog_spark.protocol.log.sweep import STEP_LEDGERS_MAX, OrphansMachine
 
 CopyRows = Callable[[Job, CutRange], Awaitable[StagedRange]]
-"""Copies some rows of a range to a ledger of the job."""
+"""A function that copies some rows of a range to a ledger of the job."""
 
 OnProgress = Callable[[int, int], None]
-"""Called with two numbers: the number of finished ledgers, and the number of all ledgers."""
+"""A function that is called with the number of finished ledgers and the number of all ledgers."""
 
 RESTORE_ATTEMPTS_MAX = 5
 DELETE_ATTEMPTS_MAX = 20
 STEP_ATTEMPTS_MAX = 20
-"""Maximum number of attempts of one step of a truncation or of retention. After the last attempt,
-the step is left to the sweeper."""
+"""Maximum number of attempts of one step of a truncation or of retention.
+
+After the last attempt, a later pass of the sweeper does the step."""
 
 
 def no_progress(_done: int, _total: int) -> None:
@@ -79,14 +80,14 @@ def no_progress(_done: int, _total: int) -> None:
 
 
 class LogMaintenance:
-    """The changes of a log that add no new rows."""
+    """The changes of a log that add no new rows, and the check of a log."""
 
     def __init__(self, host: LogHost, commits: LogCommits) -> None:
         self._host = host
         self._commits = commits
 
     async def version_at(self, timestamp_ms: int) -> VersionInterval:
-        """The version that was the newest at a wall time, in ms since the epoch.
+        """Return the version that was the newest at a wall time in ms since 1970-01-01 UTC.
 
         Raises:
             VersionNotAvailableError: The version has expired or never existed. The field `oldest`
@@ -109,7 +110,7 @@ class LogMaintenance:
         Args:
             position: The position or the offset of the first row to keep. It is at most the end of
                 the log. In a leader log, it is at most the first offset of the open ledgers.
-            on_progress: Called with the number of deleted ledgers.
+            on_progress: A function that is called with the number of deleted ledgers.
 
         Raises:
             ConfigurationError: The log does not have that offset. Nothing was changed.
@@ -139,12 +140,13 @@ class LogMaintenance:
     async def retain(
         self, *, page_sizes: PageSizes | None = None, untimed_to: int = 0
     ) -> Truncated:
-        """Delete the rows that `retentionMs` and `retentionBytes` do not keep.
+        """Delete the rows beyond the limits `retentionMs` and `retentionBytes`.
 
         Args:
             page_sizes: Payload bytes of each page of the list, from earlier calls for this log.
-                They save requests.
-            untimed_to: The field `untimed_to` of an earlier result. It also saves requests.
+                These numbers save requests.
+            untimed_to: The field `untimed_to` of an earlier result. This offset also saves
+                requests.
 
         Returns:
             The result. Its field `is_more_due` is true if more than about 8,000 ranges had to be
@@ -153,7 +155,8 @@ class LogMaintenance:
 
         Raises:
             LogNotFoundError: The log was deleted.
-            ConcurrentCommitError: Others changed the log too often; retriable.
+            ConcurrentCommitError: Other changes of the log succeeded first at every attempt;
+                retriable.
             MetadataUnknownError: The outcome of the change is unknown; a retry is safe.
             LogTimeoutError: The call took over 120 s. A retry is safe. The error is definite if
                 nothing was sent.
@@ -185,14 +188,14 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the current rows again, at new offsets.
 
-        The ranges of the version are listed again, so no data is copied. There is one exception: if
-        a merge put rows of the version and other rows into one range, the rows of the version are
+        The ranges of the version are listed again, so no data is copied, with one exception. If a
+        merge put rows of the version and other rows into one range, the rows of the version are
         copied from this range.
 
         Args:
-            version: The version.
-            copy: A coroutine function that copies such rows of a merged range into a ledger of a
-                job. None if rows must not be copied.
+            version: The older version.
+            copy: A coroutine function that copies rows of such a merged range into a ledger of a
+                job. If it is None, no rows may be copied.
             overwrite_if_changed: Whether to replace even rows that other jobs commit during this
                 call.
             expected_version: The version of the log that the caller read. The log is changed only
@@ -201,7 +204,7 @@ class LogMaintenance:
         Raises:
             VersionNotAvailableError: The version has expired or never existed. The field `oldest`
                 of the error contains the oldest version.
-            ConcurrentCommitError: Others committed during this call, or the log is not at the
+            ConcurrentCommitError: Another job committed during this call, or the log is not at the
                 expected version. Nothing was changed.
             LocalProtocolError: Rows have to be copied, but `copy` is None; or `version` is not a
                 number. Nothing was changed.
@@ -227,12 +230,12 @@ class LogMaintenance:
     async def set_properties(self, changes: Mapping[str, str | None]) -> dict[str, str]:
         """Change properties of the log, without a new version.
 
-        Returns all properties that differ from their defaults. A change of the ensemble, the
-        quorums or the digest applies only to ledgers that are created later.
+        Return all properties that differ from their defaults. A change of the ensemble, the quorums
+        or the digest applies only to ledgers that are created later.
 
         Args:
             changes: New values by option name. The case of the names does not matter. If a value is
-                None, the default is restored.
+                None, the property gets its default.
 
         Raises:
             ConfigurationError: A name is unknown, a property cannot be changed, or a value is not
@@ -257,11 +260,13 @@ class LogMaintenance:
         """Check that every listed range has enough copies. The check changes nothing.
 
         Args:
-            every_entry: Check all entries, not only the first and the last entry of each range.
+            every_entry: Whether to check all entries, not only the first and the last entry of each
+                range.
             reads_entries: Whether entries are read. If false, no bookie is contacted.
             own_ledgers: Ids of all ledgers with the id of this log in their metadata, read before
                 this call. If it is None, the metadata of all ledgers of the cluster is read.
-            on_progress: Called with the number of checked ledgers and the number of all ledgers.
+            on_progress: A function that is called with the number of checked ledgers and the number
+                of all ledgers.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -277,8 +282,8 @@ class LogMaintenance:
     async def delete_orphans(self) -> tuple[int, ...]:
         """Mark the log's orphans that are older than `stagingTtlMs`, and return these ledgers.
 
-        A leader of an older release leaves an orphan if it dies after it created a ledger and
-        before it listed the ledger. After `deletedRetentionMs`, the sweeper seals and deletes the
+        A leader of an older release leaves an orphan if it dies after the creation of a ledger and
+        before it lists the ledger. After `deletedRetentionMs`, the sweeper seals and deletes the
         marked ledgers that are still not listed.
 
         Raises:
@@ -299,7 +304,7 @@ class LogMaintenance:
         return tuple(gone)
 
     async def delete(self) -> None:
-        """Delete the log. The name is free immediately; the ledgers stay for `deletedRetentionMs`.
+        """Delete the log. Its name is free immediately. Its ledgers stay for `deletedRetentionMs`.
 
         Raises:
             LogNotFoundError: The log is already deleted.
@@ -327,8 +332,8 @@ class LogMaintenance:
     async def delete_if_unused(self) -> bool:
         """Delete the log if it has no change since its creation, and no job has begun.
 
-        Returns whether the log no longer exists. If a change or a job begins during this call, the
-        log is not deleted.
+        Return whether the log no longer exists. If the log is changed or a job begins during this
+        call, the log is not deleted.
 
         Raises:
             MetadataError: The store failed. The log may have been deleted; a retry is safe.
@@ -339,7 +344,7 @@ class LogMaintenance:
         return await self._host.run(StateMachine(self._host.name))
 
     async def _drop(self, machine: TruncateMachine, on_progress: OnProgress) -> Truncated:
-        """Run steps of 1,000 items until no item is left, or until other changes succeed first."""
+        """Run steps of 1,000 items each until no item is left, or other changes succeed first."""
         done = await self._host.run(machine, timeout_ms=CHANGE_TIMEOUT_MS)
         unlisted = list(done.unlisted)
         is_complete = done.is_complete
@@ -354,7 +359,10 @@ class LogMaintenance:
         return replace(done, unlisted=tuple(unlisted), is_complete=is_complete)
 
     async def _step_on(self) -> Expired:
-        """Run one more step. If other changes succeed first, the result is not complete."""
+        """Run one more step.
+
+        If other changes succeed first at every attempt, the result is not complete.
+        """
         step = Expired(is_changed=False, is_complete=False)
         async with self._host.retries() as retries:
             for attempt in range(1, STEP_ATTEMPTS_MAX + 1):
@@ -419,14 +427,14 @@ class LogMaintenance:
             ledger_ids = frozenset(staged.ledger_id for staged in copies.values())
             await self._commits.forget_job(job.app, machine, ledger_ids)
         finally:
-            # The outcome of the restore is already decided here, so an error of the release is
-            # ignored. The sweeper then deletes the producer.
+            # The restore has already succeeded or failed, so an error of the release is ignored.
+            # After such an error, the sweeper deletes the producer.
             with contextlib.suppress(LedgerLogError):
                 await self._commits.release(job)
         return result
 
     async def _password_of(self, copies: Iterable[StagedRange]) -> bytes:
-        """The password of the ledgers that contain the copies; empty if there are no copies."""
+        """Return the password of the ledgers that contain the copies; empty without copies."""
         ledger_ids = {copied.ledger_id for copied in copies}
         found = {(await self._host.ledgers.ledger_metadata(i)).password for i in ledger_ids}
         if len(found) > 1:

@@ -1,7 +1,7 @@
 """Seals open ledgers of replaced query runs (LOGS.md#P6).
 
 A replaced run cannot commit any more. After its ledgers are sealed, no append of the run can be
-acknowledged. A seal never closes a ledger below the entries that the log lists.
+acknowledged. A sealed ledger has all entries that the log lists.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _logger = logging.getLogger(__name__)
 
 
 class Sealed(NamedTuple):
-    """The result of sealing ledgers.
+    """The result of `seal_open`.
 
-    `sealed` is the number of ledgers that were open and are sealed now. `left` is the number of
+    `sealed` is the number of ledgers that were open and are now sealed. `left` is the number of
     ledgers that may still be open.
     """
 
@@ -37,8 +37,8 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
 
     All given ledgers must belong to one transactional log.
 
-    A ledger that cannot be sealed now stays open, and is reported in the log file. Raises
-    MetadataError if the list of the log could not be read.
+    A ledger that cannot be sealed now stays open, and a warning is logged. Raises MetadataError if
+    the list of the log could not be read.
     """
     gate = asyncio.Semaphore(SEALS_AT_ONCE)
     left: list[int] = []
@@ -63,7 +63,7 @@ async def seal_open(ledger_ids: Sequence[int], host: LogHost) -> Sealed:
     if not found:
         return Sealed(left=len(left))
     # The list is read after the metadata. A later commit may list more entries of these ledgers.
-    # But all these entries are already acknowledged, and a recovery never loses acknowledged
+    # But all entries that a commit lists are acknowledged, and a recovery never loses acknowledged
     # entries.
     machine = FloorMachine(host.name, {i: since_offset(one.custom) for i, one in found.items()})
     floors = await host.run(machine)

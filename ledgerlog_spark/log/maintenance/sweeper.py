@@ -1,8 +1,8 @@
 """Deletes expired versions, and ledgers and pages that no version lists (LOGS.md#W1-W7).
 
 A sweeper works in steps. It may run at any time, and several sweepers may run in parallel. A
-sweeper may be killed at any moment, because the store contains the pending work before anything is
-deleted.
+sweeper may be killed at any moment, because before each deletion the store already contains the
+work that remains.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from ledgerlog_spark.protocol.log.sweep import (
 )
 
 PAGES_GRACE_MS = 3_600_000
-"""Pages younger than this are kept, so that running commits need not start over."""
+"""Minimum age of pages that are deleted, so that running commits need not start again."""
 
 PAGES_AT_ONCE = 100
 
 FAILED_SEALS_MAX = 64
-"""A pass over a deleted log stops sealing ledgers after this number of failed seals."""
+"""Number of failed seals after which a pass over a deleted log seals no further ledger."""
 
 _logger = logging.getLogger(__name__)
 
 EXPIRY_STEPS_MAX = 100
-"""Maximum number of steps in which one pass removes expired versions of a log. The next pass
-continues."""
+"""Maximum number of steps in which one pass removes expired versions of a log.
+
+The next pass removes further expired versions."""
 
 ATTEMPTS_MAX = 20
-"""After this number of conflicts with other changes, a pass leaves the remaining steps to the next
+"""Number of conflicts with other changes after which a pass leaves the remaining steps to the next
 pass. If a stream commits very often, most attempts have a conflict."""
 
 
@@ -71,10 +72,11 @@ class Swept:
         unlisted: Number of ledgers that no retained version lists any more.
         deregistered: Number of staged ledgers that can never be committed any more.
         ledgers_deleted: Number of ledgers that were sealed and deleted.
-        pages_deleted: Number of attempts (tokens) whose pages were deleted.
+        pages_deleted: Number of tokens whose pages were deleted. Each attempt of a change has its
+            own token.
         is_removed: Whether this pass deleted the last node of a deleted log.
-        ledgers_kept: Ledgers of a deleted log that must be sealed and deleted before the log is
-            removed.
+        ledgers_kept: Ledgers of a deleted log that could not be sealed and deleted. The log cannot
+            be removed before these ledgers.
     """
 
     log_id: str
@@ -99,10 +101,11 @@ class Sweeper:
         clock: PassClock | None = None,
         random: Random | None = None,
     ) -> None:
-        """Make a sweeper of the logs of one cluster. It keeps pages younger than `pages_grace_ms`.
+        """Create a sweeper of the logs of one cluster.
 
-        `memory` contains the findings of earlier passes; without it, each pass reads everything.
-        `clock` is the clock of this pass; without it, each step reads the store's clock.
+        It deletes no page younger than `pages_grace_ms`. `memory` contains the results of earlier
+        passes. If it is None, each pass reads everything. `clock` is the clock of this pass. If it
+        is None, each step reads the store's clock.
         """
         self._store = store
         self._ledgers = ledgers
@@ -124,7 +127,7 @@ class Sweeper:
     async def sweep(self, log_id: str, head: Versioned[LogHead] | None = None) -> Swept:
         """Run one pass over one log. If `head` is None, this method reads the head.
 
-        If the store fails, the earlier changes of the pass are kept.
+        If the store fails during the pass, the earlier changes of the pass remain.
         """
         found = head or await self._store.read_head(log_id)
         if found is None:
@@ -149,7 +152,7 @@ class Sweeper:
     async def _remove_rest(self, log_id: str) -> Swept:
         """Finish the removal of a log that already has no head.
 
-        During the earlier removal, another pass may have marked a ledger. Such a ledger is deleted
+        While the log was removed, another pass may have marked a ledger. Such a ledger is deleted
         first.
         """
         await self._store.sync()
@@ -175,7 +178,7 @@ class _LogSweep:
         self._properties = LogProperties.from_mapping(head.properties)
 
     async def sweep(self, pages_grace_ms: int) -> Swept:
-        """Do the due work, and determine when more work is due."""
+        """Do the work that is due, and calculate when more work is due."""
         due, now_ms = self._due, await self._host.clock.now_ms(self._log_id)
         due.see(now_ms)
         unlisted = deregistered = deleted = pages = 0
@@ -212,7 +215,7 @@ class _LogSweep:
         return unlisted
 
     async def _sweep_staged(self, now_ms: int) -> int:
-        """Delete registrations that are too old, and determine when the next pass is due."""
+        """Delete registrations that are too old, and calculate when others become too old."""
         ttl_ms = self._properties.staging_ttl_ms
         deregistered, next_due_ms = 0, now_ms + ttl_ms + 1
         for app in await self._producers.names(self._log_id):
@@ -266,7 +269,10 @@ class _LogSweep:
         return deleted
 
     async def _claimed(self, now_ms: int, ttl_ms: int) -> Sequence[MarkedLedger]:
-        """Claim old ledgers, so that no leader can list them. Return the marks (LOGS.md#W11)."""
+        """Claim old marks `made`, so that no leader can list their ledgers (LOGS.md#W11).
+
+        Return all marks.
+        """
         marked = await self._producers.marked(self._log_id)
         late = [mark for mark in marked if mark.is_made and now_ms - mark.marked_ms > ttl_ms]
         for mark in late:
@@ -297,16 +303,20 @@ class _LogSweep:
         self._due.producers = now_ms + LOOK_AGAIN_MS
 
     async def _are_older_closed(self, app: str, epoch: int) -> bool:
-        """Seal open ledgers of replaced runs. Return whether all are sealed (LOGS.md#P6)."""
+        """Seal open ledgers of replaced runs.
+
+        Return whether no such ledger is open now (LOGS.md#P6).
+        """
         if epoch == 1 or self._due.sealed.get(app) == epoch:
             return True
         older = await self._producers.registered_before(self._log_id, app, epoch)
         return not (await seal_open(older, self._host)).left
 
     async def _shrink(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """Delete replaced runs after `txnRetentionMs`. Keep the last run and the last batch id.
+        """Remove replaced runs from a producer record after `txnRetentionMs`.
 
-        The last run shows which query wrote the producer's batches (LOGS.md#P4).
+        The last run and the last batch id stay. The last run shows which query wrote the producer's
+        batches (LOGS.md#P4).
         """
         is_due = now_ms - found.value.time_ms > self._properties.txn_retention_ms
         if len(found.value.runs) <= 1 or not is_due:
@@ -318,7 +328,7 @@ class _LogSweep:
             await self._producers.write(self._log_id, app, shrunk, found.version)
 
     async def _forget_job(self, app: str, found: Versioned[ProducerRecord], now_ms: int) -> None:
-        """Delete a producer that was made for one job, `stagingTtlMs` after its last change."""
+        """Delete a producer that was created for one job, `stagingTtlMs` after its last change."""
         is_job = app.startswith(JOB_APP_PREFIX)
         if not is_job or now_ms - found.value.time_ms <= self._properties.staging_ttl_ms:
             return
@@ -327,7 +337,7 @@ class _LogSweep:
             await self._producers.delete(self._log_id, app, found.version)
 
     async def sweep_deleted(self) -> Swept:
-        """Delete the ledgers of a deleted log, then its nodes (LOGS.md#W10)."""
+        """Delete the ledgers of a deleted log, and then the nodes of the log (LOGS.md#W10)."""
         # `recent_ms` needs no node of the log. Some nodes may be missing, if a process died while
         # it deleted them.
         log_id, now_ms = self._log_id, await self._host.store.recent_ms()
@@ -349,7 +359,7 @@ class _LogSweep:
             ledger_ids |= dict.fromkeys(sorted(await LogChecker(self._host).own_ledgers()))
         kept: list[int] = []
         # The order is random. If the order were fixed, ledgers that cannot be sealed would delay
-        # the same other ledgers in each pass.
+        # the same later ledgers in each pass.
         for ledger_id in self._host.random.sample(list(ledger_ids), len(ledger_ids)):
             may_seal = len(kept) < FAILED_SEALS_MAX
             if not await self._host.drop_ledger(ledger_id, may_seal=may_seal):
@@ -360,7 +370,7 @@ class _LogSweep:
             self._due.removal = now_ms + LOOK_AGAIN_MS
             return Swept(log_id, ledgers_deleted=deleted, ledgers_kept=tuple(sorted(kept)))
         # If another pass could not seal a ledger and has just marked it, the log stays. The next
-        # pass handles this ledger.
+        # pass seals and deletes this ledger.
         is_removed = await self._host.store.remove_log(log_id)
         if not is_removed:
             self._due.removal = now_ms
@@ -401,7 +411,7 @@ class _LogSweep:
     async def _deregister_all(self) -> None:
         """Delete all registrations.
 
-        Change every producer, so that no task can register a ledger.
+        Every producer record is written, so that no task can register a ledger any more.
         """
         for app in await self._producers.names(self._log_id):
             while (found := await self._producers.read(self._log_id, app)) is not None:
@@ -413,9 +423,9 @@ class _LogSweep:
 
 
 def due_ledgers(marked: Sequence[MarkedLedger], now_ms: int, grace_ms: int) -> dict[int, int]:
-    """Ledgers to delete, with the times of their marks.
+    """Return the ledgers to delete, each with the time of its mark.
 
-    A ledger that was never listed has no grace period.
+    A staged ledger, which was never listed, has no grace period.
     """
     return {
         mark.ledger_id: mark.marked_ms

@@ -1,8 +1,8 @@
 """Reads listed ranges (LOGS.md#R1, LOGS.md#R2, LOGS.md#R3).
 
-All entries of a committed range are on their ack quorum. So a read needs neither the state of the
+All entries of a committed range are acknowledged. Therefore a read needs neither the state of the
 ledger nor its last add confirmed. If no bookie has an entry, the entry is read again with fresh
-metadata. If the metadata has not changed and again no bookie has the entry, the entry is lost.
+metadata. If the metadata is the same and again no bookie has the entry, the entry is lost.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ async def read_range(
     place: ReadPlace | None = None,
     slices: SliceSource | None = None,
 ) -> AsyncGenerator[Sequence[Any], None]:
-    """Read entries of a listed range, both ends inclusive, in batches and in order.
+    """Read entries of a listed range, including the last entry, in batches and in order.
 
     Args:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         first_entry_id: The first entry to read, not below the first entry of the range.
         last_entry_id: The last entry to read, not above the last entry of the range.
         password: The ledger's password.
-        place: A limit of memory that several reads share; if it is None, this read has a limit of
-            64 MiB.
+        place: The place of this read among reads that share a limit of memory. If it is None, this
+            read has its own limit of 64 MiB.
         slices: The parts of the entries to read. The reader may return some entries completely.
-            None requests complete entries.
+            If it is None, complete entries are read.
 
     Raises:
         DataLossError: In two reads with the same metadata, every replica reported that it does not
@@ -51,7 +51,7 @@ async def read_range(
             range, or does not exist.
         EntryUnknownError: At least one replica could not answer, and no other replica had the
             entry; retriable.
-        DigestMismatchError: No replica had a good copy of an entry.
+        DigestMismatchError: No replica had a copy of an entry with a correct digest.
     """
     check_type("first_entry_id", first_entry_id, int)
     check_type("last_entry_id", last_entry_id, int)
@@ -90,9 +90,9 @@ async def read_range(
 
 
 class BegunRange:
-    """The batches of a range.
+    """The batches of a range, whose read has begun.
 
-    The first batch is read in the background, before the caller takes it.
+    The first batch is read in the background, before the caller requests it.
 
     All methods must run on the event loop on which the object was created.
     """
@@ -102,14 +102,15 @@ class BegunRange:
     ) -> None:
         """Begin to read. The caller must take all batches, or call `aclose`.
 
-        `place` is a share of a limit of memory. It is given back at the end of the range.
+        `place` is the place of this read among reads that share a limit of memory. It is given back
+        at the end of the range.
         """
         self._batches = batches
         self._place = place
         self._first: asyncio.Task[Sequence[Any] | None] | None = asyncio.ensure_future(self._next())
 
     async def following(self) -> Sequence[Any] | None:
-        """The next batch, or None at the end. Raises the errors of the read."""
+        """Return the next batch; None at the end of the range. Raises the errors of the read."""
         if self._place is not None:
             self._place.take_turn()
         first, self._first = self._first, None
@@ -119,7 +120,7 @@ class BegunRange:
         return batch
 
     async def aclose(self) -> None:
-        """End the read, and ignore its errors. A second close does nothing."""
+        """End the read, and ignore its errors. A second call does nothing."""
         first, self._first = self._first, None
         if first is not None:
             first.cancel()
@@ -148,7 +149,7 @@ async def _metadata(host: LogHost, ledger_id: int) -> LedgerMetadata | None:
 def _loss_shown(
     metadata: LedgerMetadata | None, seen: LedgerMetadata | None, last_entry_id: int
 ) -> str:
-    """The reason why missing entries are lost; empty if the entries must be read again."""
+    """Return the reason why missing entries are lost; empty if they must be read again."""
     if metadata is None:
         return "the ledger does not exist"
     if metadata.is_closed and metadata.last_entry_id < last_entry_id:

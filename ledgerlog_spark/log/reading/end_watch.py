@@ -1,8 +1,8 @@
-"""Notifies when a log may have more rows, without polling.
+"""Notifies a caller when a log may have more rows, without polling.
 
 The end of a transactional log moves only when its head changes, so only the head is watched. The
-end of a leader log also moves when its open ledgers get entries. So for each open ledger, there is
-also a watch of the ledger metadata, and a watch of the last add confirmed on one bookie.
+end of a leader log also moves when its open ledgers get entries. Therefore, for each open ledger,
+the ledger metadata and the last add confirmed on one bookie are watched too.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class EndWatch:
         self._following.add_done_callback(self._on_end)
 
     def cancel(self) -> None:
-        """End the watch and the calls of `on_change`. A second `cancel` does nothing."""
+        """End the watch and the calls of `on_change`. A second call does nothing."""
         if self._is_cancelled:
             return
         self._is_cancelled = True
@@ -58,7 +58,10 @@ class EndWatch:
             )
 
     async def _follow(self) -> None:
-        """Follow exactly the open ledgers that the head lists. Retry after a failure."""
+        """Follow exactly the open ledgers that the head lists, until `cancel`.
+
+        Retry after a failure.
+        """
         pauses_ms = ENDLESS.pauses_ms()
         is_transactional = False
         while not self._is_cancelled and not is_transactional:
@@ -75,9 +78,9 @@ class EndWatch:
         await self._close_handles(list(self._followed))
 
     async def _follow_open_ledgers(self) -> bool:
-        """Follow the open ledgers that the head lists now.
+        """Follow the open ledgers that the head lists now. Return whether the log is transactional.
 
-        Return whether the log is transactional. Such a log never has open ledgers.
+        A transactional log never has open ledgers.
         """
         found = await self._host.store.read_head(self._host.log_id)
         if found is None or found.value.kind is LogKind.TRANSACTIONAL:

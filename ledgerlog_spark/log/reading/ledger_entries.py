@@ -19,9 +19,9 @@ T = TypeVar("T")
 
 
 async def entry_holding(handle: LedgerReaderHandle, offset: int, end_entry_id: int) -> int:
-    """Return the first entry of [0, end_entry_id) that has a record at or after `offset`.
+    """Return the first entry before `end_entry_id` that has a record at or after `offset`.
 
-    Return `end_entry_id` if no entry has such a record. The search is binary, so it reads few
+    If no entry has such a record, return `end_entry_id`. The search is binary, so it reads few
     entries.
     """
     low, high = 0, end_entry_id
@@ -60,7 +60,7 @@ class EntryCursor(ABC, Generic[T]):
     async def taken(
         self, ledger_id: int, entries: AsyncGenerator[Sequence[Any], None]
     ) -> AsyncGenerator[list[T], None]:
-        """The non-empty results of `take` for these entries, until `is_done` is true."""
+        """Yield the non-empty results of `take` for these entries, until `is_done` is true."""
         async with contextlib.aclosing(entries):
             async for batch in entries:
                 for entry in batch:
@@ -73,11 +73,11 @@ class EntryCursor(ABC, Generic[T]):
     def take(self, ledger_id: int, entry: Any) -> list[T]:
         """Decode the ledger's next entry.
 
-        Return its records or rows, except the skipped records or rows.
+        Return its records or rows, without those that the cursor skips.
         """
 
     def _kept(self, header: LeaderEntryHeader, ledger_id: int, entry_id: int) -> range:
-        """The indexes, within an entry, of the records or rows that are not skipped."""
+        """Return the indexes within an entry of its records or rows that are not skipped."""
         first = header.first_offset
         skipped = self.next_offset - first
         if skipped < 0:
@@ -99,7 +99,7 @@ class RecordCursor(EntryCursor[Record]):
     """An `EntryCursor` that decodes entries to records."""
 
     def take(self, ledger_id: int, entry: Any) -> list[Record]:
-        """Implements `EntryCursor.take`."""
+        """Return the entry's records that are not skipped, as `EntryCursor.take` requires."""
         header, values = decode_entry(entry.payload)
         time_ms, entry_id = header.append_time_ms, entry.entry_id
         kept = self._kept(header, ledger_id, entry_id)

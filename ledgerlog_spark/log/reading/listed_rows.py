@@ -23,13 +23,15 @@ class EntryForm(StrEnum):
     """The form of the entries of a range."""
 
     ARROW_STREAM = "arrow stream"
-    """Record batches of a transactional log; the schema is entry 0 of the ledger."""
+    """The entries are record batches of a transactional log.
+
+    The schema is entry 0 of the ledger."""
     LEADER_RECORDS = "leader records"
     LEADER_ROWS = "leader rows"
 
     @classmethod
     def of(cls, kind: LogKind, content: LogContent) -> EntryForm:
-        """The form of a log's entries."""
+        """Return the form of the entries of a log of this kind and content."""
         if kind is LogKind.TRANSACTIONAL:
             return cls.ARROW_STREAM
         return cls.LEADER_RECORDS if content is LogContent.RECORDS else cls.LEADER_ROWS
@@ -40,10 +42,11 @@ class DecodedRows(NamedTuple):
 
     Attributes:
         batch: The rows.
-        first_row: Place of the first row in the listed range. If another program wrote the entry,
-            the place can be negative.
-        entries: For each entry, the number of its rows and the time when they were appended, in ms
-            since the epoch. The time is None if the list contains the commit times of the range.
+        first_row: Number of the first row in the listed range, counted from 0. If another program
+            wrote the entry, this number can be negative.
+        entries: For each entry, the number of its rows and the time of their append, in
+            milliseconds since 1970-01-01 UTC. The time is None if the rows have the commit times
+            that the list contains.
     """
 
     batch: pa.RecordBatch
@@ -59,7 +62,7 @@ def decoded_rows(
     range_offset: int,
     columns: Sequence[str] | None = None,
 ) -> Iterator[DecodedRows]:
-    """Decode the rows of a range's entries.
+    """Decode the rows of entries of a listed range.
 
     `payloads` are the payloads of the entries, in order. `range_offset` is the offset of the listed
     range's first row.
@@ -90,10 +93,10 @@ class RowCutter:
         rows: tuple[int, int] | None,
         wanted: range,
     ) -> None:
-        """Make a cutter before the first row. `entry_ids` does not include the index entry.
+        """Create a cutter before the first row. `entry_ids` does not include the index entry.
 
-        `rows` is the half-open interval of the rows in the entries, counted from the first row of
-        the listed range. It is None if the rows are unknown.
+        `rows` is the number of the first row in the entries and the number after the last row,
+        counted from the first row of the listed range. It is None if these numbers are unknown.
         """
         self.next_entry_id = entry_ids.start
         self._log = log
@@ -107,16 +110,16 @@ class RowCutter:
 
     @classmethod
     def of(cls, log: str, item: Item, wanted: range) -> RowCutter:
-        """Make a cutter of a whole listed range."""
+        """Create a cutter of a whole listed range."""
         entry_ids = range(item.first_entry_id, item.last_entry_id + 1 - item.has_index)
         rows = 0, item.rows
         offset = item.first_offset
         return cls(log, item.ledger_id, entry_ids, range_offset=offset, rows=rows, wanted=wanted)
 
     def take(self, first_row: int, rows: int, entries: int = 1) -> range:
-        """Places of the wanted rows among the next `rows` rows.
+        """Return the places of the wanted rows among the next `rows` rows.
 
-        `first_row` is the place of the first of these rows in the listed range. Raises
+        `first_row` is the number of the first of these rows in the listed range. Raises
         WireFormatError if these rows do not directly follow the previous rows.
         """
         if first_row < 0 or self._next_row not in {None, first_row}:

@@ -1,12 +1,12 @@
 """Determines the present rows of a log, and the readable entries of open ledgers (LOGS.md#G9).
 
 The head lists open ledgers without an end, because only bookies can report the end of an open
-ledger. For each open ledger, this module makes an item that ends at the ledger's present last add
+ledger. For each open ledger, this module creates an item that ends at the ledger's present last add
 confirmed. If a ledger is not closed, the ledgers after it are not read, so the result never has a
 gap.
 
-If any reader found that the log ended at an offset, all records before this offset were
-acknowledged. The bookies that answer now may have an older LAC. In this case, the entries after
+If a reader once found that the log ended at an offset, all records before this offset were
+acknowledged. But the bookies that answer now may have an older LAC. In this case, the entries after
 this LAC are also read, up to the offset.
 """
 
@@ -53,18 +53,18 @@ async def view(
     known_schemas: Collection[int] = (),
     is_fresh: bool = True,
 ) -> LogView:
-    """All retained rows from an offset on, for a reader that follows the log.
+    """Return all retained rows from an offset on, for a reader that follows the log.
 
     Raises the errors of `Log.state`.
 
     Args:
-        first_offset: The first row that may be read.
-        seen_offset: An end of the log that any process found earlier. A fresh view reaches this
-            offset, even if the bookies that answer do not have the newest LAC yet. It ends before
-            this offset only if records are lost.
-        known_version: The newest version that the caller has. Only later versions are read. If it
-            is None, only the versions with the commit times of the rows are read.
-        known_schemas: Ids of the schemas that the caller has.
+        first_offset: The offset of the first row that may be read.
+        seen_offset: An end offset of the log that any process found earlier. If `is_fresh` is true,
+            the view reaches this offset even if the bookies that answer do not have the newest LAC
+            yet. The view ends before this offset only if records are lost.
+        known_version: The newest version that the caller has read. Only later versions are read. If
+            it is None, only the versions with the commit times of the rows are read.
+        known_schemas: Ids of the schemas that the caller has read.
         is_fresh: Whether the view must be current. If false, the call sends one request fewer, but
             the view may lack existing rows.
     """
@@ -85,7 +85,7 @@ async def view(
         if found.kind is not LogKind.LEADER:
             return found
         # If the view need not be fresh, the list may be old, and the ledgers that it lists as open
-        # may now be closed. So such a view does not use `seen_offset`.
+        # may now be closed. Therefore such a view does not use `seen_offset`.
         end_offset, items = await open_items(
             host.ledgers,
             found.open_ledgers,
@@ -107,10 +107,11 @@ async def view(
 
 
 async def snapshot(host: LogHost, /, version: int | None = None) -> LogSnapshot:
-    """One complete version of the log, by default the newest. Also raises the errors of `state`.
+    """Return one complete version of the log, by default the newest. Raises the errors of `state`.
 
     A leader log has no versions. The snapshot of a leader log ends with the records that are
-    readable now. Each open ledger is an item that ends at its last add confirmed.
+    readable now. It contains each open ledger as an item that ends at the last add confirmed of the
+    ledger.
 
     Raises:
         VersionNotAvailableError: The version never existed, was truncated, or expired. The field
@@ -144,12 +145,12 @@ async def open_items(
     log: str,
     seen_offset: int = 0,
 ) -> tuple[int, list[Item]]:
-    """The end of the readable records, and the items of open ledgers up to this end.
+    """Return the end of the readable records, and the items of open ledgers up to this end.
 
     `open_ledgers` begins with the oldest open ledger, which begins at `end_offset`. `seen_offset`
     is an end of the log that a reader found, so the log does not end before this offset. The list
     and the ledger metadata must have been read after the reader found this end. Otherwise a ledger
-    may have been closed, and its last entries may not belong to the log.
+    may have been closed meanwhile, and its last entries may not belong to the log.
 
     Raises:
         LedgerNotFoundError: A ledger was deleted, so the head has changed and must be read again.
@@ -184,7 +185,7 @@ async def open_items(
 
 
 async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
-    """Call `read`, and return its result. Retry if a listed ledger was deleted meanwhile."""
+    """Call `read`, and return its result. Retry if a listed ledger was deleted during the call."""
     for _ in range(LISTINGS_MAX - 1):
         with contextlib.suppress(LedgerNotFoundError):
             return await read()
@@ -192,15 +193,15 @@ async def while_ledgers_go(read: Callable[[], Awaitable[T]]) -> T:
 
 
 async def _last_entry(handle: LedgerReaderHandle, end_offset: int, seen_offset: int) -> Any:
-    """The last entry that is certainly acknowledged; None if there is no such entry."""
+    """Return the last entry that is certainly acknowledged; None if there is no such entry."""
     last, last_entry_id = None, handle.last_add_confirmed
     if last_entry_id != NO_ENTRY:
         last = await read_one(handle, last_entry_id)
         end_offset = decode_entry_header(last.payload).end_offset
     count = ENTRIES_FIRST
     while end_offset < seen_offset and not handle.is_closed:
-        # An entry has at least one record. So the number of entries with the missing records is at
-        # most the number of these records.
+        # Each entry has at least one record. Therefore the number of entries with the missing
+        # records is at most the number of these records.
         first = last_entry_id + 1
         last_entry_id += min(count, seen_offset - end_offset)
         batches = handle.read_batches(first, last_entry_id, is_listed=True)

@@ -33,13 +33,13 @@ class RecordLog:
         name: The name under which the log was opened.
         log_id: The log's id; a later log of the same name has another id.
         kind: The kind of the log's writers: jobs that commit, or one leader at a time.
-        content: Rows or records.
+        content: The content of the log: rows or records.
     """
 
     def __init__(
         self, log: Log, kind: LogKind, content: LogContent, schema: bytes | None = None
     ) -> None:
-        """Make a handle of `log`.
+        """Create a handle of `log`.
 
         `schema` is the log's encoded schema; None if it has no schema yet.
         """
@@ -60,7 +60,7 @@ class RecordLog:
         return decode_schema(self._schema)
 
     async def state(self) -> LogState:
-        """The present head and schemas of the log.
+        """Return the present head and schemas of the log.
 
         Raises:
             LogNotFoundError: The log was deleted.
@@ -70,7 +70,7 @@ class RecordLog:
         return await self._log.state()
 
     async def snapshot(self) -> LogSnapshot:
-        """The records or rows that are readable now, as ranges of ledgers.
+        """Return the ranges of ledgers with the records or rows that are readable now.
 
         Each open ledger of a leader log is a range that ends at its last add confirmed.
 
@@ -84,11 +84,12 @@ class RecordLog:
     def read(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[Record, None]:
-        """The records from `start` (inclusive) to `end` (exclusive), in order.
+        """Yield the records from `start` (inclusive) to `end` (exclusive), in order.
 
         Args:
             start: A position or an offset; if it is None, the read begins at the oldest record.
-            end: A position or an offset; if it is None, the read ends at the present end.
+            end: A position or an offset; if it is None, the read ends at the present end of the
+                log.
 
         Raises:
             PositionNotAvailableError: `start` or the next record was truncated, or `start` or `end`
@@ -103,9 +104,9 @@ class RecordLog:
     def tail(self, start: Position | int | None = None) -> AsyncGenerator[Record, None]:
         """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. A record is delivered within 100 ms of its acknowledgement, even if no record is
-        appended after it.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. A record is delivered within 100 ms of its acknowledgement, even if no
+        record is appended after it.
 
         Args:
             start: A position or an offset, which may be after the present end. If it is None, the
@@ -125,7 +126,7 @@ class RecordLog:
     def read_rows(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[RowBatch, None]:
-        """The rows from `start` (inclusive) to `end` (exclusive), in order.
+        """Yield the rows from `start` (inclusive) to `end` (exclusive), in order.
 
         A batch contains rows of one entry, and no rows outside `start` and `end`. The arguments and
         errors are the same as for `read`, but the log must be a log of rows.
@@ -135,22 +136,22 @@ class RecordLog:
     def tail_rows(self, start: Position | int | None = None) -> AsyncGenerator[RowBatch, None]:
         """Yield all rows from `start` on, and each new row soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. The arguments and errors are the same as for `tail`, but the log must be a log of
-        rows.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. The arguments and errors are the same as for `tail`, but the log must be a
+        log of rows.
         """
         return _each(self._row_reader().tail(self._offset(start)))
 
     def read_batches(
         self, start: Position | int | None = None, end: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Like `read`, but yields batches. The arguments and errors are the same as for `read`."""
+        """Yield the records of `read` in batches. The arguments and errors are those of `read`."""
         return self._reader().read(self._offset(start), self._offset(end))
 
     def tail_batches(
         self, start: Position | int | None = None
     ) -> AsyncGenerator[list[Record], None]:
-        """Like `tail`, but yields batches. The arguments and errors are the same as for `tail`."""
+        """Yield the records of `tail` in batches. The arguments and errors are those of `tail`."""
         return self._reader().tail(self._offset(start))
 
     def _reader(self) -> RecordReader[Record]:

@@ -1,8 +1,8 @@
-"""Reads the records or rows of a leader log: up to an end, or as a tail.
+"""Reads the records or rows of a leader log, either up to an end or without end (a tail).
 
 A closed ledger is read up to its end in the list. An open ledger is read up to its last add
 confirmed, and a tail follows it until it is closed. The next ledger is read only after the end of
-this ledger, so that the records are in order and without a gap (LOGS.md#J13).
+the ledger before it, so that the records are in order and without a gap (LOGS.md#J13).
 """
 
 from __future__ import annotations
@@ -33,17 +33,19 @@ from ledgerlog_spark.waits import forever
 T = TypeVar("T")
 
 NOTIFIED_SIZE_BYTES_MAX = 64 << 10
-"""Maximum size of the new entries in a notification. These entries need no read request."""
+"""Maximum bytes of the new entries in a notification. These entries need no read request."""
 
 ABOVE_ANY_VERSION = 1 << 62
-"""A number above all version numbers. A read with this version returns no history."""
+"""A number above all version numbers.
+
+If a reader passes it as its known version, no history is read."""
 
 
 class _Changes:
-    """The changes that a tail waits for.
+    """The changes for which a tail waits.
 
-    If `is_list_stale` is true, the list may have changed since it was read. If `is_log_doubtful` is
-    true, the log may have been deleted since the list was read.
+    `is_list_stale` states whether the list may have changed since it was read. `is_log_doubtful`
+    states whether the log may have been deleted since the list was read.
     """
 
     def __init__(self, ledgers: Ledgers) -> None:
@@ -62,7 +64,7 @@ class _Changes:
         self._changed.set()
 
     async def following(self) -> None:
-        """Wait until something has changed since the last call."""
+        """Wait until the list, a followed ledger or the client has changed since the last call."""
         await forever(self._changed.wait(), "a tail waits for the next record")
         self._changed.clear()
         self._ledgers.check_open()
@@ -73,7 +75,7 @@ class RecordReader(Generic[T]):
 
     In this module, "records" also means batches of rows.
 
-    `cursor_of` makes the cursor that decodes the entries of the log.
+    `cursor_of` creates the cursor that decodes the entries of the log.
     """
 
     def __init__(self, host: LogHost, cursor_of: Callable[..., EntryCursor[T]]) -> None:
@@ -83,7 +85,7 @@ class RecordReader(Generic[T]):
         self._cursor_of = cursor_of
 
     async def read(self, start: int | None, end: int | None) -> AsyncGenerator[list[T], None]:
-        """The records from `start` (inclusive) to `end` (exclusive), in batches and in order.
+        """Yield the records from `start` (inclusive) to `end` (exclusive), in batches and in order.
 
         Raises the errors of `RecordLog.read`.
         """
@@ -115,9 +117,9 @@ class RecordReader(Generic[T]):
     async def tail(self, start: int | None) -> AsyncGenerator[list[T], None]:
         """Yield all records from `start` on, and each new record soon after its acknowledgement.
 
-        A tail waits for notifications of watches. It ends only with an error, or when the caller
-        closes it. While no record is appended, a tail sends no request (LOGS.md#H5). Raises the
-        errors of `RecordLog.tail`.
+        A tail waits until a watch notifies it of a change. It ends only with an error, or when the
+        caller closes it. While no record is appended, a tail sends no request (LOGS.md#H5). Raises
+        the errors of `RecordLog.tail`.
         """
         cursor = self._cursor((await self._ended(0)).end_offset if start is None else start)
         changes = _Changes(self._ledgers)
@@ -185,7 +187,10 @@ class RecordReader(Generic[T]):
     def _all_parts(
         self, view: LogView, cursor: EntryCursor[T], finished: set[int], changes: _Changes
     ) -> Iterator[AsyncGenerator[list[T], None]]:
-        """The records of every listed ledger. An open ledger is followed until it is closed."""
+        """Yield a generator of records for each listed ledger.
+
+        An open ledger is followed until it is closed.
+        """
         yield from self._listed_parts(view, cursor)
         for ledger in view.open_ledgers:
             if ledger.ledger_id not in finished:
@@ -195,7 +200,7 @@ class RecordReader(Generic[T]):
     async def _records_of(
         self, item: Item, cursor: EntryCursor[T]
     ) -> AsyncGenerator[list[T], None]:
-        """The records of a listed range, from the cursor on."""
+        """Yield the records of a listed range from the cursor on."""
         first_entry_id = item.first_entry_id
         if cursor.next_offset > item.first_offset:
             handle = await self._ledgers.open_ledger(item.ledger_id, is_listed=True)
@@ -241,8 +246,8 @@ class RecordReader(Generic[T]):
                 elif follower.error is not None:
                     raise follower.error
                 elif changes.is_log_doubtful:
-                    # The ledger of a deleted log may stay open forever. So the list is read, which
-                    # raises an error if the log was deleted.
+                    # The ledger of a deleted log may stay open forever. Therefore the list is read
+                    # here, which raises an error if the log was deleted.
                     changes.is_log_doubtful = False
                     await self._relisted(cursor)
                 else:
@@ -253,7 +258,10 @@ class RecordReader(Generic[T]):
     async def _acknowledged(
         self, handle: LedgerReaderHandle, first: int, last: int
     ) -> AsyncGenerator[Sequence[Any], None]:
-        """Entries of a followed ledger. Entries from a notification are not read again."""
+        """Yield acknowledged entries of a followed ledger.
+
+        Entries of a notification are not read again.
+        """
         if watched := handle.watched_entries(first, last):
             first = watched[-1].entry_id + 1
             yield watched
@@ -279,7 +287,7 @@ class RecordReader(Generic[T]):
         )
 
     def _check_is_kept(self, cursor: EntryCursor[T], view: LogView) -> None:
-        """Raise PositionNotAvailableError if the next record was truncated, according to `view`."""
+        """Raise PositionNotAvailableError if `view` shows that the next record was truncated."""
         if cursor.next_offset < view.start_offset:
             raise self._not_available(cursor.next_offset, view)
 
@@ -309,7 +317,7 @@ class RecordReader(Generic[T]):
 async def _chained(parts: Iterator[AsyncGenerator[T, None]]) -> AsyncGenerator[T, None]:
     """Yield the batches of all parts, in order.
 
-    A part begins when the parts before it have ended.
+    A part starts to read when the parts before it have ended.
     """
     for part in parts:
         async with contextlib.aclosing(part):

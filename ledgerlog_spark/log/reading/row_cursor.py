@@ -19,9 +19,9 @@ class RowBatch(NamedTuple):
     Attributes:
         offset: Offset of the first row. The offsets of the rows have no gaps and are never reused.
         rows: The appended rows, with the columns of the log.
-        append_time_ms: The time when the leader accepted the rows, by the store's clock, in ms
-            since the epoch. A later batch never has an earlier time.
-        ledger_id: The ledger that stores the rows.
+        append_time_ms: The time when the leader accepted the rows, by the store's clock, in
+            milliseconds since 1970-01-01 UTC. A later batch never has an earlier time.
+        ledger_id: Id of the ledger that stores the rows.
         entry_id: The entry that stores the rows, perhaps together with other rows.
         log_id: Id of the log.
     """
@@ -56,7 +56,7 @@ class RowCursor(EntryCursor[RowBatch]):
         next_offset: int,
         end_offset: int | None = None,
     ) -> None:
-        """Make a cursor over rows. `schema` is the encoded schema of the log."""
+        """Create a cursor that returns rows. `schema` is the encoded schema of the log."""
         super().__init__(log, log_id, next_offset=next_offset, end_offset=end_offset)
         # One Arrow stream decodes all entries, because a new stream for each entry takes three
         # times as long.
@@ -64,7 +64,7 @@ class RowCursor(EntryCursor[RowBatch]):
         self._decoded = decode_row_entries(schema, iter(self._payloads.pop, None))
 
     def take(self, ledger_id: int, entry: Any) -> list[RowBatch]:
-        """Implements `EntryCursor.take`; returns at most one batch."""
+        """Return at most one batch with the entry's rows that are not skipped."""
         header = decode_entry_header(entry.payload)
         kept = self._kept(header, ledger_id, entry.entry_id)
         if not kept:

@@ -10,9 +10,10 @@ from ledgerlog_spark.protocol.log.state.records import VersionInterval
 
 
 def version_at(log: str, history: Sequence[VersionInterval], timestamp_ms: int) -> VersionInterval:
-    """The version that was the newest at `timestamp_ms`; for a future time, the present version.
+    """Return the version that was the newest at `timestamp_ms`.
 
-    `history` begins with the oldest retained version.
+    For a future time, return the present version. `history` begins with the oldest retained
+    version.
     """
     found = [v for v in history if v.commit_time_ms <= timestamp_ms]
     if found:

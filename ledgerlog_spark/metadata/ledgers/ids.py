@@ -1,11 +1,11 @@
 """New ledger ids, from the counter that Apache BookKeeper's clients also use.
 
-The counter is shared, because a separate counter would return ids that a Java client also gets. An
-id is the number of an EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the nodes of
-several ids. After the 31 bits of the counter are used up, an id has two parts, as in Apache
-BookKeeper. The high 32 bits are the number of a directory `idgen-long/HOB-<n>`. The low 31 bits are
-the number of a node in this directory. In the flat layout, the counter belongs to the ledgers root,
-and ids have at most 31 bits.
+All clients share this counter, because a separate counter would return ids that a Java client also
+gets. An id is the number of an EPHEMERAL_SEQUENTIAL node under `idgen`. One transaction creates the
+nodes for several ids. When all 31-bit numbers of the counter are used up, an id has two parts, as
+in Apache BookKeeper. The high 32 bits are the number of a directory `idgen-long/HOB-<n>`. The low
+31 bits are the number of a node in this directory. In the flat layout, the counter belongs to the
+ledgers root, and ids have at most 31 bits.
 """
 
 from __future__ import annotations
@@ -57,15 +57,15 @@ class LedgerIds:
         self._is_short: bool | None = True if self._is_flat else None
         self._high: int | None = None
         self._removals: set[asyncio.Task[None]] = set()
-        # calls that wait for a transaction; only the program limits their number
+        # calls that wait for a transaction; this class does not limit their number
         self._orders: deque[_Order] = deque()
         self._transactions: set[asyncio.Task[None]] = set()
 
     async def take(self, count: int) -> list[int]:
         """Return `count` (1 to 64) new ids, in ascending order.
 
-        Calls that wait at the same time share one transaction. If the transaction fails, each of
-        these calls fails.
+        Calls that wait at the same time share one transaction. If this transaction fails, all these
+        calls fail.
         """
         if not 1 <= count <= COUNT_MAX:
             raise LocalProtocolError(
@@ -76,7 +76,7 @@ class LedgerIds:
         order = _Order(count, loop.create_future())
         self._orders.append(order)
         if len(self._orders) == 1:
-            loop.call_soon(self._begin)  # after the other calls of this turn of the loop
+            loop.call_soon(self._begin)  # after the other calls of this iteration of the loop
         return await forever(order.ids, "each request of the transaction has a deadline")
 
     def _begin(self) -> None:
@@ -98,7 +98,7 @@ class LedgerIds:
     async def _serve(self, served: list[_Order], count: int) -> None:
         try:
             numbers = await self._take(count)
-        except BaseException as error:  # every call gets its outcome, also after a bug
+        except BaseException as error:  # each call must end, also after a bug
             for order in served:
                 if not order.ids.done():
                     order.ids.set_exception(error)
@@ -123,12 +123,13 @@ class LedgerIds:
                     f"above {NUMBER_END}",
                     root=self._root,
                 )
-            # The counter of `idgen` is used up. It would overflow and repeat its numbers.
+            # The counter of `idgen` is used up. A further node would overflow the counter, so that
+            # its numbers repeat.
             self._is_short = False
         return await self._take_long(count)
 
     async def close(self) -> None:
-        """Wait until the requests of all calls, and the deletions of nodes, have ended."""
+        """Wait until the requests of all calls and the deletions of their nodes have ended."""
         while self._removals or self._transactions:
             await asyncio.gather(*self._removals, *self._transactions, return_exceptions=True)
 
@@ -147,7 +148,7 @@ class LedgerIds:
         raise RemoteProtocolError(f"the ledger id counters below {self._long} are all used up")
 
     async def _highest(self) -> int:
-        """The number of the newest directory `HOB-<n>`; 1 when no directory exists."""
+        """Return the number of the newest directory `HOB-<n>`; 1 if no such directory exists."""
         await self._tree.sync(self._root)
         names = await znodes.children_of(self._tree, self._long)
         numbers = [n.removeprefix(HIGH_PREFIX) for n in names if n.startswith(HIGH_PREFIX)]
@@ -156,8 +157,8 @@ class LedgerIds:
     async def _numbers(self, directory: str, count: int) -> list[int] | None:
         """Return `count` new numbers of a directory's counter; None if the counter is used up.
 
-        A lost reply only wastes the numbers of one attempt, because the next attempt gets other
-        numbers.
+        If a reply is lost, the numbers of this attempt are wasted, because the next attempt gets
+        other numbers.
         """
         create = znodes.CreateNode(f"{directory}/ID-", kind=znodes.NodeKind.EPHEMERAL_SEQUENTIAL)
         lost: MetadataUnknownError | None = None
@@ -183,7 +184,10 @@ class LedgerIds:
         )
 
     def _remove_later(self, paths: list[str]) -> None:
-        """Begin to delete ephemeral nodes before the session ends, to keep the directory small."""
+        """Begin to delete the ephemeral nodes now.
+
+        Otherwise they would stay until the session ends, and the directory would be large.
+        """
         task = asyncio.get_running_loop().create_task(self._remove(paths))
         self._removals.add(task)
         task.add_done_callback(self._removals.discard)

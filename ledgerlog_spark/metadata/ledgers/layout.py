@@ -1,4 +1,7 @@
-"""The layout of a cluster's ledgers, which determines their paths. The LAYOUT node stores it."""
+"""The layout of a cluster, which determines the paths of its ledgers.
+
+The LAYOUT node stores the layout.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ BY_NAME: Final = {
 
 
 async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
-    """The cluster's layout; None if the cluster has no LAYOUT node."""
+    """Read and return the cluster's layout; None if the cluster has no LAYOUT node."""
     path = f"{root}/LAYOUT"
     record = await get_or_none(tree, path)
     if record is None:
@@ -40,7 +43,10 @@ async def read_layout(tree: ZnodeTree, root: str) -> Layout | None:
 
 
 def settled_layout(stored: Layout | None, requested: str | None, root: str) -> Layout:
-    """The layout to use, from the cluster's LAYOUT node and the URI."""
+    """Return the layout to use.
+
+    `stored` is from the cluster's LAYOUT node, `requested` from the URI.
+    """
     if requested is None:
         return stored or HIERARCHICAL
     wanted = BY_NAME[requested]
@@ -55,5 +61,5 @@ def settled_layout(stored: Layout | None, requested: str | None, root: str) -> L
 
 
 def style_of(layout: Layout) -> PathStyle:
-    """How a layout, one of `BY_NAME`, makes the paths of ledgers."""
+    """Return the style of ledgers' paths in a layout, which is one of `BY_NAME`."""
     return next(PathStyle(name) for name, each in BY_NAME.items() if each == layout)

@@ -1,8 +1,8 @@
-"""Lists the ids of ledgers, by ranges and pages, from the names of the nodes.
+"""Lists the ids of the ledgers in a range of ids, from the names of nodes.
 
-A listing reads only directories, and reads several of them at the same time. It needs no memory for
-ledgers that it does not list: a directory of the layout has at most 10,000 ledgers, except in the
-flat layout.
+A listing reads only directories, and reads several directories at the same time. It needs no memory
+for ledgers outside the range, except for those in the same directory. A directory has at most
+10,000 ledgers, except in the flat layout.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ LONG_LEVELS: Final = tuple(
     map(re.compile, ("[0-9]{3}", "[0-9]{4}", "[0-9]{4}", "[0-9]{4}", "L[0-9]{4}"))
 )
 FLAT_LEVELS: Final = (re.compile("L[0-9]{10,19}"),)
-"""A pattern for the names on each level below the root, from the top level to the lowest."""
+"""The patterns of the names on each level below the root, from the top level to the lowest
+level."""
 
 _LEVELS: Final = {
-    # The directories of SHORT_LEVELS contain lower ids, so these directories are read first.
+    # The directories of SHORT_LEVELS are read first, because they contain lower ids.
     PathStyle.HIERARCHICAL: (SHORT_LEVELS, LONG_LEVELS),
     PathStyle.LONG_HIERARCHICAL: (LONG_LEVELS,),
     PathStyle.FLAT: (FLAT_LEVELS,),
@@ -48,7 +49,10 @@ class LedgerIdListing:
         self._style = style
 
     async def ids(self, after: int, last: int) -> AsyncGenerator[int, None]:
-        """Yield the ids above `after`, up to `last`, ascending. See `LedgerStore.ids`."""
+        """Yield the ids above `after`, up to and including `last`, ascending.
+
+        See `LedgerStore.ids`.
+        """
         names = await self._top()
         for levels in _LEVELS[self._style]:
             tops = [name for name in names if levels[0].fullmatch(name)]
@@ -76,7 +80,7 @@ class LedgerIdListing:
     async def _directories(
         self, tops: list[str], levels: tuple[re.Pattern[str], ...], after: int, last: int
     ) -> AsyncGenerator[str, None]:
-        """Paths of the lowest directories that may have ids of the range, in ascending order."""
+        """Yield the lowest directories that may have ids of the range, in ascending order."""
         below = len(levels) - 1
         for name in tops:
             if _may_have(name, below, after, last):
@@ -98,7 +102,10 @@ class LedgerIdListing:
                     yield deeper
 
     async def _names_in(self, directory: str) -> tuple[str, list[str]]:
-        """A directory and its names. A directory that was just deleted counts as empty."""
+        """Return a directory and the names in it.
+
+        A directory that was just deleted counts as empty.
+        """
         return directory, await znodes.children_of(self._tree, self._root + directory)
 
     def _leaf(self, path: str, name: str, pattern: re.Pattern[str]) -> int:

@@ -1,7 +1,7 @@
 """Ledger metadata on a tree of nodes, in Apache BookKeeper's paths and formats.
 
-Ledger ids are unique, so the path of a ledger is never created twice. So it is enough that the
-store compares the version number of each write.
+Ledger ids are unique, so the path of a ledger is never created twice. Therefore it is enough that
+the store compares the number of a version in each write.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ class LedgerStore:
         self._identities = NodeIdentities(tree, root)
 
     def path(self, ledger_id: int) -> str:
-        """The path of a ledger's metadata, for transactions that also change other nodes."""
+        """Return the path of a ledger's metadata, for transactions that also change other nodes."""
         return self._root + ledger_path(ledger_id, self._style)
 
     async def new_ids(self, count: int = 1) -> Sequence[int]:
-        """`count` (1 to 64) unique ledger ids. Unused ids are lost."""
+        """Return `count` (1 to 64) new ledger ids. An id that the caller does not use is lost."""
         return await self._ids.take(count)
 
     async def create(self, ledger_id: int, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
@@ -80,7 +80,7 @@ class LedgerStore:
         )
 
     async def load(self, ledger_id: int) -> Versioned[LedgerMetadata]:
-        """The metadata of a ledger, possibly stale.
+        """Return the metadata of a ledger. The read may be stale.
 
         Raises LedgerNotFoundError, or MetadataFormatError if the metadata cannot be decoded.
         """
@@ -115,9 +115,9 @@ class LedgerStore:
     ) -> Versioned[LedgerMetadata]:
         """Replace the metadata of a ledger if it still has `version` and no identity has changed.
 
-        A bookie that stores data writes its record often. So the records are read again for each
-        attempt, and compared with `identities`. After a lost answer, the same metadata with the
-        next version counts as written.
+        A bookie that stores data writes its record often. Therefore each attempt reads the records
+        again, and compares them with `identities`. If an answer is lost and the store has the same
+        metadata with the next version, the metadata counts as written.
 
         Raises:
             MetadataVersionError: The metadata (field `ledger_id`) or an identity (field
@@ -149,7 +149,7 @@ class LedgerStore:
         )
 
     def unchanged(self, ledger_id: int, version: Version) -> znodes.NodeOperation:
-        """Return the check of a transaction that fails if the metadata has another version."""
+        """Return an operation that makes a transaction fail if the metadata has another version."""
         return znodes.CheckNode(self.path(ledger_id), version)
 
     async def _replace_once(
@@ -181,7 +181,7 @@ class LedgerStore:
     async def touch(self, ledger_id: int, version: Version) -> Version:
         """Write the same bytes again if the metadata still has `version`. Return the new version.
 
-        After that, a write of another client that read the earlier version fails.
+        After that, a write of a client that read the earlier version fails.
         """
         path = self.path(ledger_id)
         try:
@@ -199,16 +199,16 @@ class LedgerStore:
                 raise _not_found(ledger_id) from None
 
     def ids(self, after: int = -1, last: int = LEDGER_ID_MAX) -> AsyncIterator[int]:
-        """Yield the ids of the ledgers above `after`, up to `last`, ascending.
+        """Yield the ids of ledgers above `after`, up to and including `last`, ascending.
 
-        Several reads find the ids, so the result is not a snapshot. To continue an earlier
-        iteration, the caller passes the last id that it got as `after`. An error ends the
+        The ids come from several reads, so the result is not a snapshot. To continue an earlier
+        iteration, the caller passes the last id of that iteration as `after`. An error ends the
         iteration.
         """
         return self._listing.ids(after, last)
 
     async def page(self, after: int, count: int) -> Sequence[int]:
-        """The first `count` ids (at least 1) above `after`, ascending; fewer on the last page."""
+        """Return the first `count` (at least 1) ids above `after`, ascending; fewer at the end."""
         found: list[int] = []
         ids = self._listing.ids(after, LEDGER_ID_MAX)
         async with aclosing(ids):
@@ -224,27 +224,28 @@ class LedgerStore:
         """Yield the ledgers above `after`, up to `last`, with their metadata, ascending.
 
         At most `depth` records are read at the same time. The reads may be stale until `sync`.
-        Ledgers that are deleted during the walk are omitted. A record that cannot be decoded does
-        not end the walk. An earlier walk is continued like an iteration of `ids`.
+        Ledgers that are deleted during the iteration are omitted. A record that cannot be decoded
+        does not end the iteration. To continue an earlier iteration, the caller passes its last id
+        as `after`.
         """
         return walked(self._listing.ids(after, last), self.load, depth)
 
     def watch(self, ledger_id: int, on_change: OnChange) -> CancelWatch:
-        """Watch the metadata of a ledger: `on_change` is called after a change or a new session."""
+        """Watch the metadata of a ledger. `on_change` is called after a change or a new session."""
         return self._tree.watch(self.path(ledger_id), on_change)
 
     async def sync(self) -> None:
-        """Make later reads at least as new as this moment."""
+        """Sync with the store, so that later reads return the present state or a newer state."""
         await self._tree.sync(self._root)
 
     async def close(self) -> None:
-        """Finish background work. The tree stays open."""
+        """Wait until requests in the background have ended. The tree stays open."""
         await self._ids.close()
 
     async def _settle(
         self, ledger_id: int, metadata: LedgerMetadata, lost: MetadataUnknownError | None
     ) -> Versioned[LedgerMetadata]:
-        """Return the ledger's metadata if this client created it, otherwise raise an error."""
+        """Return the ledger's metadata if this client created it. Otherwise raise an error."""
         try:
             await self.sync()
             found = await self.load(ledger_id)

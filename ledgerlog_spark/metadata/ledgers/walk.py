@@ -1,8 +1,8 @@
-"""A walk over the metadata of all ledgers, with many reads at the same time.
+"""A pass over the metadata of all ledgers (a walk), with many reads at the same time.
 
-An auditor reads 100,000 records in one walk. So the reads overlap, and only the records of the
-newest reads are in memory. Equal ensembles share one object, because a cluster has few different
-ensembles.
+An auditor reads, for example, 100,000 records in one walk. Therefore the reads overlap, and only
+the records of the newest reads are in memory. Equal ensembles share one object, because a cluster
+has few different ensembles.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ledgerlog_spark.model import Fragment, LedgerMetadata, Versioned
 WALK_DEPTH = 256
 """Maximum number of records that a walk reads at the same time."""
 ENSEMBLES_MAX = 65_536
-"""Maximum number of different ensembles that are remembered.
+"""Maximum number of different ensembles that are stored for sharing.
 
 Before one more ensemble is added, all of them are forgotten.
 """
@@ -29,9 +29,9 @@ class WalkedLedger:
     """One ledger of a walk.
 
     Attributes:
-        ledger_id: The ledger.
-        found: Its metadata and the version; or the error, if the metadata cannot be decoded. Such a
-            ledger does not end the walk.
+        ledger_id: Id of the ledger.
+        found: The metadata of the ledger and its version. If the metadata cannot be decoded, this
+            is the error, and the walk continues.
     """
 
     ledger_id: int
@@ -43,7 +43,7 @@ def walked(
     load: Callable[[int], Awaitable[Versioned[LedgerMetadata]]],
     depth: int,
 ) -> AsyncIterator[WalkedLedger]:
-    """Yield the ledgers `ids` in their order. Omit ledgers that are deleted during the walk."""
+    """Yield the ledgers `ids` in this order. Omit ledgers that are deleted during the walk."""
     ensembles = Ensembles()
 
     async def read(ledger_id: int) -> WalkedLedger | None:
@@ -65,7 +65,7 @@ class Ensembles:
         self._known: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def shared(self, metadata: LedgerMetadata) -> LedgerMetadata:
-        """The same metadata with shared ensembles."""
+        """Return the same metadata with shared ensembles."""
         fragments = tuple(
             Fragment(each.first_entry_id, self._shared(each.ensemble))
             for each in metadata.fragments

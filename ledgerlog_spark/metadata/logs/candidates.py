@@ -10,7 +10,7 @@ from ledgerlog_spark.metadata.logs.nodes import CommitQueue
 
 @dataclass(frozen=True, slots=True)
 class CandidateLook:
-    """Whether a client is a candidate, and the id of the session in which this was read.
+    """The result of `CandidateNodes.look`, with the id of the session that read the nodes.
 
     Attributes:
         session_timeout_ms: The time for which the nodes of a dead client's session stay.
@@ -22,19 +22,23 @@ class CandidateLook:
 
 
 class CandidateNodes:
-    """The candidates of one log. A candidate is the node of a live session, and names a claim.
+    """The candidates of one log.
 
-    The nodes save work, and protect no data. A leader with a fenced ledger continues only if its
-    change of the head succeeds.
+    Each candidate is a node of a live session, whose name contains a claim. The nodes only save
+    work, and protect no data. A leader with a fenced ledger continues only if its change of the
+    head succeeds.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, directory: str) -> None:
-        """The candidates in `directory`; each child of this node is a candidate."""
+        """Create the object for the candidates in `directory`.
+
+        Each child of this node is a candidate.
+        """
         self._tree = tree
         self._nodes = CommitQueue(tree, directory)
 
     async def join(self, claim: str) -> None:
-        """Create a node with this claim. It stays until `leave`, or until the session ends.
+        """Create a node with this claim. The node stays until `leave`, or until the session ends.
 
         After a lost reply, the names of the nodes show whether the node was created. Raises
         NodeMissingError if the log was deleted.
@@ -42,10 +46,10 @@ class CandidateNodes:
         await self._nodes.join(claim)
 
     async def look(self, claim: str) -> CandidateLook:
-        """Look for a node with this claim. Without an earlier sync, the read may miss a new node.
+        """Return whether a node with this claim exists.
 
-        If the session was replaced during the read, the result contains the id of the replaced
-        session.
+        If there was no sync before, the read may miss a new node. If the session was replaced
+        during the read, the result contains the id of the replaced session.
         """
         session_id = self._tree.session_id
         is_there = bool(await self._named(claim))

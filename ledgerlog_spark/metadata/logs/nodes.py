@@ -15,7 +15,7 @@ The paths are below `<root>-logs`, outside the ledgers root:
     ids/<id>/clock                              written to read the store's clock
     ids/<id>/deleted                            made when the log was deleted
 
-The name of a producer may be any text. In a path the name is UTF-8, percent-encoded.
+The name of a producer may be any text. A path contains the name in UTF-8, percent-encoded.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from ledgerlog_spark.model import Version
 
 
 def _path(*above: str) -> Callable[[LogPaths, str, *tuple[str | int, ...]], str]:
-    """Return a method that returns the path of a node of a log, or of a node below this node."""
+    """Create a method that returns the path of a node of a log, or of a node below this node."""
 
     def path(paths: LogPaths, log_id: str, /, *below: str | int) -> str:
         return "/".join((paths.ids, log_id, *above, *map(str, below)))
@@ -41,7 +41,7 @@ def _path(*above: str) -> Callable[[LogPaths, str, *tuple[str | int, ...]], str]
 
 
 class LogPaths:
-    """Paths of all logs of the cluster that has its ledgers at `root`."""
+    """The paths of the nodes of all logs. `root` is the ledgers root of the cluster."""
 
     def __init__(self, root: str) -> None:
         self.top = f"{root}-logs"
@@ -59,17 +59,17 @@ class LogPaths:
     deleted = _path("deleted")
 
     def name(self, name: str) -> str:
-        """The path of the node that stores the id of the log with this name."""
+        """Return the path of the node that stores the id of the log with this name."""
         return f"{self.names}/{name}"
 
     def producer(self, log_id: str, app: str, *below: str | int) -> str:
-        """The path of a producer record, or of a node below this record."""
+        """Return the path of a producer record, or of a node below this record."""
         quoted = quote(app, safe="")
         segment = quoted.replace(".", "%2E") if quoted in {".", ".."} else quoted
         return self.producers(log_id, segment, *below)
 
     def registration(self, log_id: str, app: str, *ledger_id: int) -> str:
-        """The path of one registration, or of the node above all registrations of a producer."""
+        """Return the path of a registration, or of the node above a producer's registrations."""
         return self.producer(log_id, app, "ledgers", *ledger_id)
 
 
@@ -100,7 +100,7 @@ class LogNodes:
     async def transact(
         self, operations: Sequence[znodes.NodeOperation]
     ) -> list[znodes.Created | Version | None]:
-        """Run all operations or none. Raise MetadataVersionError if an operation fails."""
+        """Run all operations. If one fails, change nothing and raise MetadataVersionError."""
         try:
             return await self.tree.transact(operations)
         except znodes.TransactionFailedError as error:
@@ -112,7 +112,7 @@ class LogNodes:
 async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> list[T]:
     """Call `read` for each value, and return the results in the order of the values.
 
-    Up to 64 calls run in parallel.
+    At most 64 calls run at the same time.
     """
     answers: list[T] = []
     for first in range(0, len(values), REQUESTS_AT_ONCE):
@@ -121,21 +121,22 @@ async def read_each(read: Callable[[V], Awaitable[T]], values: Sequence[V]) -> l
 
 
 def version_of(result: znodes.Created | Version | None) -> Version:
-    """The version of a node after an operation of a transaction."""
+    """Return the version of a node after an operation of a transaction."""
     assert result is not None
     return result.version if isinstance(result, znodes.Created) else result
 
 
 class CommitQueue:
-    """The queue of waiting writers of one log. It reduces requests, but it does not protect data.
+    """The queue of waiting writers of one log.
 
-    The name of a member is `<token>-<ten digits>`. The digits are a counter of the tree, and the
-    lowest number is first. The node of a member is deleted when its session ends. So a dead process
-    keeps its place for at most a session timeout.
+    It reduces the number of requests, but does not protect data. The name of a member is
+    `<token>-<ten digits>`. The digits are a counter of the tree, and the member with the lowest
+    number is first. The node of a member is deleted when its session ends. Therefore a dead process
+    stays in the queue for at most a session time-out.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, directory: str) -> None:
-        """The queue in `directory`; each child of this node is a member."""
+        """Create the object for the queue in `directory`. Each child of this node is a member."""
         self._tree = tree
         self._directory = directory
 
@@ -164,14 +165,14 @@ class CommitQueue:
         return created.path.rpartition("/")[2]
 
     async def members(self) -> Sequence[str]:
-        """Names of all members of the queue, the first member first."""
+        """Return the names of all members of the queue, in the order of the queue."""
         names = await znodes.children_of(self._tree, self._directory)
         return sorted(names, key=lambda name: name.rpartition("-")[2])
 
     async def until_gone(self, name: str) -> bool:
-        """Wait until a member has left. Callers set a deadline.
+        """Wait until a member has left. Callers must set a deadline.
 
-        Return False if it is not certain that the member has left.
+        Return whether it is certain that the member has left.
         """
         return await self._tree.until_gone(f"{self._directory}/{name}")
 

@@ -1,8 +1,8 @@
 """Producers of logs: producer records, registered ledgers, and the marks of unlisted ledgers.
 
 A mark shows that a ledger may be unlisted: no version lists the ledger, or the leader that created
-it may still list it. After a grace period, the sweeper deletes the marked ledgers that are
-unlisted.
+it may still list it. After a grace period, the sweeper deletes those marked ledgers that no version
+lists.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ from ledgerlog_spark.wire.ledger_metadata.record import encode_ledger_metadata
 
 ATTEMPTS_MAX = 5
 LISTED, STAGED, MADE = b"listed", b"staged", b"made"
-"""The values of a mark: the state of the ledger before it was marked. `MADE` means that a leader
-created the ledger, and may still list it."""
+"""The values of a mark. A value is the state of the ledger before it was marked.
+
+`MADE` means that a leader created the ledger, and may still list it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class MarkedLedger:
 
     ledger_id: int
     marked_ms: int
-    is_staged: bool  # the ledger was never listed, so no reader can be using it
+    is_staged: bool  # it was never listed, so no reader uses it
     is_made: bool = False  # a leader created the ledger, and may still list it
 
 
@@ -51,19 +52,22 @@ class LogProducers:
     """Producer records, registrations of ledgers, and marks of all logs of one cluster."""
 
     def __init__(self, nodes: LogNodes, ledgers: LedgerStore) -> None:
-        """The producers of the logs on `nodes`; `ledgers` has the same tree and root."""
+        """Create the store of the producers of the logs on `nodes`.
+
+        `ledgers` has the same tree and root.
+        """
         self._nodes = nodes
         self._tree = nodes.tree
         self._paths = nodes.paths
         self._ledgers = ledgers
 
     async def read(self, log_id: str, app: str) -> Versioned[ProducerRecord] | None:
-        """The record of a producer; None if this replica of the store has no such record."""
+        """Return the record of a producer; None if this replica of the store has no such record."""
         node = await znodes.get_or_none(self._tree, self._paths.producer(log_id, app))
         return Versioned(decode_producer(node.value), node.version) if node is not None else None
 
     async def names(self, log_id: str) -> Sequence[str]:
-        """Names of all producers, sorted."""
+        """Return the names of all producers of a log, sorted."""
         segments = await znodes.children_of(self._tree, self._paths.producers(log_id))
         return sorted(map(unquote, segments))
 
@@ -76,12 +80,13 @@ class LogProducers:
         deregistered: Sequence[int] = (),
         released: Sequence[int] = (),
     ) -> Version:
-        """Create (`version` None) or replace a producer record, and end registrations.
+        """Create or replace a producer record, and end registrations of ledgers.
 
-        Each ledger in `deregistered` gets the mark `staged`, unless it has a mark. The ledgers in
-        `released` are listed, so they get no mark. If `version` is None and the record exists, or
-        if the record has another version, raises MetadataVersionError and changes nothing. If the
-        producer is new and its log does not exist, raises LogNotFoundError and changes nothing.
+        If `version` is None, the record is created. Each ledger in `deregistered` gets the mark
+        `staged`, unless it has a mark. The ledgers in `released` are listed, so they get no mark.
+        If `version` is None and the record exists, or if the record has another version,
+        MetadataVersionError is raised and nothing is changed. If the producer is new and its log
+        does not exist, LogNotFoundError is raised and nothing is changed.
         """
         path, data = self._paths.producer(log_id, app), encode_producer(producer)
         if version is None:
@@ -103,8 +108,8 @@ class LogProducers:
             )
             if not is_gone:
                 raise
-            # The node above a log's producers is missing. It is deleted only with the log, or
-            # later.
+            # The node above a log's producers is missing. This node is deleted only with the log,
+            # or later.
             raise LogNotFoundError(
                 f"the log of producer {app!r} was deleted; nothing was changed",
                 app=app,
@@ -121,15 +126,15 @@ class LogProducers:
         """Delete a producer and end its last registrations. The name must never be used again.
 
         The ledgers get the same marks as in `write`. If the record has another version, or the
-        producer has other registrations, raises MetadataVersionError and changes nothing.
+        producer has other registrations, MetadataVersionError is raised and nothing is changed.
         """
         operations = await self._ended(log_id, app, deregistered, released)
         await self._nodes.transact([*operations, *self._deletion(log_id, app, version)])
 
     def deletions(self, log_id: str, versions: Mapping[str, Version]) -> list[znodes.NodeOperation]:
-        """The operations that delete these producers of a log.
+        """Return the operations that delete these producers of a log.
 
-        The operations fail if the log has other producers.
+        The transaction fails if the log has other producers.
         """
         operations: list[znodes.NodeOperation] = []
         for app, version in versions.items():
@@ -144,17 +149,20 @@ class LogProducers:
     async def _ended(
         self, log_id: str, app: str, deregistered: Sequence[int], released: Sequence[int]
     ) -> list[znodes.NodeOperation]:
-        """The operations that end registrations. The ledgers in `deregistered` get a mark."""
+        """Return the operations that end registrations.
+
+        The ledgers in `deregistered` get a mark.
+        """
         ended = [self._paths.registration(log_id, app, i) for i in (*deregistered, *released)]
         marks = await self.marks(log_id, deregistered, STAGED)
         return [*map(znodes.DeleteNode, ended), *marks]
 
     async def registered(self, log_id: str, app: str) -> Sequence[int]:
-        """The registered ledgers of the producer, in ascending order of ids."""
+        """Return the ids of the producer's registered ledgers, ascending."""
         return await self._ids_below(self._paths.registration(log_id, app))
 
     async def registered_before(self, log_id: str, app: str, epoch: int) -> Sequence[int]:
-        """The registered ledgers of epochs before `epoch`."""
+        """Return the ids of the producer's ledgers that earlier epochs than `epoch` registered."""
         ledger_ids = await self.registered(log_id, app)
         paths = [self._paths.registration(log_id, app, each) for each in ledger_ids]
         found = await read_each(partial(znodes.get_or_none, self._tree), paths)
@@ -162,7 +170,7 @@ class LogProducers:
         return [i for i, node in pairs if node is not None and int(node.value) < epoch]
 
     async def staged_ms(self, log_id: str, app: str) -> dict[int, int]:
-        """The time by the store's clock at which each ledger was registered, in order of ids."""
+        """Return when each ledger was registered, in ms of the store's clock, in order of ids."""
         found = await self._ledgers_below(self._paths.registration(log_id, app))
         return {ledger_id: stat.created_ms for ledger_id, stat in found}
 
@@ -177,8 +185,8 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create a ledger's metadata and its registration in one transaction.
 
-        After a lost reply, the token in `metadata` and the registration show the outcome. The
-        producer's record must have `version`. The registration stores `epoch`.
+        After a lost reply, the token in `metadata` and the registration show whether the ledger was
+        created. The producer's record must have `version`. The registration stores `epoch`.
 
         Raises:
             MetadataVersionError: The producer record has another version. Nothing was created.
@@ -199,8 +207,8 @@ class LogProducers:
     ) -> Versioned[LedgerMetadata]:
         """Create the metadata of a leader's ledger and its mark `made`, in one transaction.
 
-        The transaction that lists the ledger deletes the mark. After a lost reply, the token
-        in `metadata` and the mark show the outcome.
+        The transaction that lists the ledger deletes the mark. After a lost reply, the token in
+        `metadata` and the mark show whether the ledger was created.
 
         Raises:
             LogNotFoundError: The log was deleted. Nothing was created.
@@ -215,7 +223,7 @@ class LogProducers:
     async def claim_made(self, log_id: str, ledger_id: int) -> None:
         """Change the mark of a ledger from `made` to `staged`, so that no leader can list it.
 
-        Do nothing if the ledger never had the mark `made`, or has lost it.
+        Do nothing if the ledger does not have the mark `made`.
         """
         path = self._paths.mark(log_id, ledger_id)
         with contextlib.suppress(znodes.NodeMissingError, MetadataVersionError):
@@ -253,12 +261,15 @@ class LogProducers:
         )
 
     async def created_ms(self, ledger_ids: Sequence[int]) -> Sequence[int | None]:
-        """Creation times of ledgers' metadata, by the store's clock; None for deleted metadata."""
+        """Return the creation times of ledgers' metadata in ms of the store's clock.
+
+        The time is None if the metadata does not exist.
+        """
         stats = await read_each(self._tree.stat, list(map(self._ledgers.path, ledger_ids)))
         return [None if stat is None else stat.created_ms for stat in stats]
 
     async def marked(self, log_id: str) -> Sequence[MarkedLedger]:
-        """All ledgers with marks, in ascending order of ids."""
+        """Return all ledgers of a log with marks, in ascending order of ids."""
         found = await self._ledgers_below(self._paths.marks(log_id))
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id, _ in found]
         marks = await read_each(partial(znodes.get_or_none, self._tree), paths)
@@ -269,7 +280,7 @@ class LogProducers:
         ]
 
     async def marked_ms(self, log_id: str, ledger_id: int) -> int | None:
-        """The time when the ledger was marked; None if the ledger has no mark."""
+        """Return the time when the ledger was marked; None if the ledger has no mark."""
         stat = await self._tree.stat(self._paths.mark(log_id, ledger_id))
         return None if stat is None else stat.changed_ms
 
@@ -285,7 +296,10 @@ class LogProducers:
         metadata: LedgerMetadata,
         lost: MetadataUnknownError | None,
     ) -> Versioned[LedgerMetadata]:
-        """Return the metadata if an earlier attempt created the ledger. Otherwise raise."""
+        """Return the metadata if an earlier attempt created the ledger.
+
+        Otherwise raise an error.
+        """
         await self._tree.sync()
         if lost is not None and await self._tree.stat(proof) is not None:
             with contextlib.suppress(LedgerNotFoundError):
@@ -310,11 +324,11 @@ class LogProducers:
     async def marks(
         self, log_id: str, ledger_ids: Sequence[int], was: bytes
     ) -> list[znodes.NodeOperation]:
-        """The operations that give ledgers the mark `was`.
+        """Return the operations that give ledgers the mark `was`.
 
-        A ledger that has a mark keeps it, but `LISTED` replaces the mark and renews its time. If
-        another process creates or deletes a mark at the same time, the transaction with these
-        operations fails.
+        If a ledger has a mark, `LISTED` replaces the mark and renews its time, and any other `was`
+        leaves the mark. If another process creates or deletes a mark at the same time, the
+        transaction with these operations fails.
         """
         operations: list[znodes.NodeOperation] = []
         paths = [self._paths.mark(log_id, ledger_id) for ledger_id in ledger_ids]
@@ -328,7 +342,7 @@ class LogProducers:
     async def listings(
         self, log_id: str, ledger_ids: Sequence[int], head_version: Version
     ) -> list[znodes.NodeOperation]:
-        """The operations that delete the marks of newly listed ledgers.
+        """Return the operations that delete the marks of newly listed ledgers.
 
         Raises the errors of `write_head`.
         """
@@ -344,9 +358,9 @@ class LogProducers:
             mark = await znodes.get_or_none(self._tree, path)
             if mark is not None and mark.value == MADE:
                 return znodes.DeleteNode(path, mark.version)
-        # A ledger loses the mark `made` in two ways only: a change of the head lists the ledger, or
-        # the sweeper claims it. So if the head has the same version, the ledger was not listed, and
-        # no change can list it later.
+        # A ledger loses the mark `made` only if a change of the head lists the ledger, or if the
+        # sweeper claims the mark. Therefore, if the head has the same version, the ledger was not
+        # listed, and no change can list it later.
         head = await self._tree.stat(self._paths.head(log_id))
         if head is None or head.version != head_version:
             raise MetadataVersionError(
@@ -362,7 +376,7 @@ class LogProducers:
         return sorted(map(int, await znodes.children_of(self._tree, path)))
 
     async def _ledgers_below(self, path: str) -> list[tuple[int, znodes.NodeStat]]:
-        """The ledgers with a node below `path`, by ascending id, with the nodes' stats."""
+        """Return the ids of ledgers with a node below `path`, ascending, each with its stat."""
         ledger_ids = await self._ids_below(path)
         stats = await read_each(self._tree.stat, [f"{path}/{each}" for each in ledger_ids])
         return [(i, stat) for i, stat in zip(ledger_ids, stats, strict=True) if stat is not None]

@@ -1,12 +1,12 @@
 """Heads, pages and transactions of logs on a tree of nodes (LOGS.md#stored-state).
 
-Transactions compare only version numbers. The numbers are enough, because no path with a checked
-version is created twice: log ids, tokens and ledger ids are unique, and the name of a deleted
-producer is never used again.
+Transactions compare only the numbers of versions. These numbers are enough, because no path with a
+compared version is created twice. Log ids, tokens and ledger ids are unique, and the name of a
+deleted producer is never used again.
 
-Reads may be stale until `sync`. A write returns after it has succeeded. Otherwise it raises
+Reads may be stale until `sync`. If a write succeeds, its call returns. Otherwise the call raises
 `MetadataVersionError` (a node had another version), `MetadataUnavailableError` (nothing was sent)
-or `MetadataUnknownError`. The first two errors are definite. Reading a node that cannot be decoded
+or `MetadataUnknownError`. The first two errors are definite. If a node cannot be decoded, its read
 raises `MetadataFormatError` or `WireFormatError`.
 """
 
@@ -47,17 +47,21 @@ from ledgerlog_spark.protocol.log.state.records import LogHead
 
 TRANSACTION_SIZE_BYTES_MAX = 900_000
 CLOCK_AGE_MS_MAX = 600_000
-"""Maximum age of an answer from which the store's clock is estimated. In this time, the local clock
-deviates by about 30 ms."""
+"""Maximum age of an answer from which the time of the store's clock is estimated.
+
+In this time, the local clock deviates by about 30 ms."""
 CLOCK_ATTEMPTS_MAX = 3
-"""Number of lost answers after which the store's clock counts as unavailable."""
+"""Number of lost answers after which the time of the store's clock cannot be read."""
 
 
 class LogStore:
     """The logs of the cluster at one root: names, heads and pages."""
 
     def __init__(self, tree: znodes.ZnodeTree, root: str, ledgers: LedgerStore) -> None:
-        """The logs of the cluster at `root`; `ledgers` has the same tree and root."""
+        """Create the store of the logs of the cluster at `root`.
+
+        `ledgers` has the same tree and root.
+        """
         self._tree = tree
         self._root = root
         self._nodes = nodes = LogNodes(tree, root)
@@ -67,9 +71,9 @@ class LogStore:
     async def create_log(self, head: LogHead, pages: Sequence[bytes]) -> Versioned[LogHead]:
         """Create a log with `head.name` and `head.log_id`, in one transaction.
 
-        After a lost reply the log is read, and its id shows whether this client created it. Raises
-        LogExistsError if another log has the name. After a MetadataUnknownError, a retry with the
-        same head is safe.
+        After a lost reply, the log is read, and its id shows whether this client created the log.
+        LogExistsError is raised if another log has the name. After a MetadataUnknownError, a retry
+        with the same head is safe.
         """
         paths, log_id = self._paths, head.log_id
         token_node = [znodes.CreateNode(paths.pages(log_id, head.token))] if pages else []
@@ -115,7 +119,7 @@ class LogStore:
         return found
 
     async def find(self, name: str) -> str:
-        """The id of the log with this name. Raises LogNotFoundError only after a sync."""
+        """Return the id of the log with this name. LogNotFoundError is raised only after a sync."""
         for is_synced in (False, True):
             if is_synced:
                 await self.sync()
@@ -130,22 +134,22 @@ class LogStore:
         )
 
     async def names(self) -> Sequence[str]:
-        """Names of all logs, sorted."""
+        """Return the names of all logs, sorted."""
         return await znodes.children_of(self._tree, self._paths.names)
 
     async def ids(self) -> Sequence[str]:
-        """Ids of all logs, sorted. Includes deleted logs with ledgers that still exist."""
+        """Return the ids of all logs, sorted, including deleted logs that were not removed yet."""
         return await znodes.children_of(self._tree, self._paths.ids)
 
     async def delete_log(
         self, head: LogHead, version: Version, *, producers: Mapping[str, Version] | None = None
     ) -> Version:
-        """Delete a log: free its name and store the deletion in its head, in one transaction.
+        """Delete a log. One transaction frees its name, and stores the deletion in its head.
 
-        Raises MetadataVersionError if the head has another version, or another log has the name.
+        MetadataVersionError is raised if the head has another version, or another log has the name.
         If `producers` is given, these producers are also deleted, and no job can begin afterwards.
-        Then the error is also raised if one of these producers has another version or a registered
-        ledger, or if the log has another producer.
+        In this case, the error is also raised if one of these producers has another version or a
+        registered ledger, or if the log has other producers.
         """
         name = self._paths.name(head.name)
         pointer = await znodes.get_or_none(self._tree, name)
@@ -168,8 +172,9 @@ class LogStore:
     async def remove_log(self, log_id: str) -> bool:
         """Remove the last nodes of a deleted log. Do nothing if the nodes are already removed.
 
-        Return False if a ledger still has a mark. Then the head and the marks stay. Raise
-        MetadataVersionError if a ledger is still registered, or if a producer was created.
+        Return whether the nodes are removed now. If a ledger still has a mark, the head and the
+        marks stay. Raise MetadataVersionError if a ledger is still registered, or if a producer was
+        created.
         """
         paths = self._paths
         if await znodes.children_of(self._tree, paths.marks(log_id)):
@@ -205,19 +210,19 @@ class LogStore:
         return True
 
     async def deleted_ms(self, log_id: str) -> int | None:
-        """When the log was deleted, by the store's clock; None while the log exists."""
+        """Return when the log was deleted, by the store's clock; None if it is not deleted."""
         stat = await self._tree.stat(self._paths.deleted(log_id))
         return None if stat is None else stat.created_ms
 
     async def read_head(self, log_id: str) -> Versioned[LogHead] | None:
-        """The head of a log; None if this replica of the store has no such head."""
+        """Return the head of a log; None if this replica of the store has no such head."""
         node = await znodes.get_or_none(self._tree, self._paths.head(log_id))
         return Versioned(decode_head(node.value), node.version) if node is not None else None
 
     async def read_pages(
         self, log_id: str, pages: Sequence[PageRequest]
     ) -> tuple[tuple[Any, ...], ...] | None:
-        """The content of each page, in the order of `pages`; None if a page is missing."""
+        """Return the content of each page, in the order of `pages`; None if a page is missing."""
         paths = [self._paths.page(log_id, each.ref.token, each.ref.number) for each in pages]
         with contextlib.suppress(znodes.NodeMissingError):
             nodes = await read_each(self._tree.get, paths)
@@ -226,7 +231,10 @@ class LogStore:
         return None
 
     async def write_pages(self, log_id: str, token: str, pages: Sequence[bytes]) -> Version:
-        """Create `pages/<token>` and its pages. Return the node's version, for the commit."""
+        """Create the node `pages/<token>` and its pages.
+
+        Return the version of this node for the commit.
+        """
         operations: list[znodes.NodeOperation] = [
             znodes.CreateNode(self._paths.pages(log_id, token))
         ]
@@ -242,7 +250,7 @@ class LogStore:
         return version or version_of(done[0])
 
     async def write_head(self, log_id: str, write: WriteHead) -> Version:
-        """Run the transaction that `write` describes. Return the head's new version.
+        """Run the transaction that `write` describes. Return the new version of the head.
 
         Raises:
             MetadataVersionError: The head, the producer record or the node of the pages has another
@@ -274,7 +282,10 @@ class LogStore:
         return version_of(done[0])
 
     async def delete_pages(self, log_id: str, token: str, kept: Sequence[int]) -> None:
-        """Delete the pages that are not in `kept`. If `kept` is empty, also delete the node."""
+        """Delete the pages of a token that are not in `kept`.
+
+        If `kept` is empty, also delete the node of the token.
+        """
         above = self._paths.pages(log_id, token)
         for number in await znodes.children_of(self._tree, above):
             if int(number) not in kept:
@@ -283,7 +294,7 @@ class LogStore:
             await self._nodes.delete(above)
 
     async def page_nodes(self, log_id: str) -> dict[str, int]:
-        """The time by the store's clock at which each token's node was created, sorted by token."""
+        """Return when the node of each token was created, by the store's clock, sorted by token."""
         tokens = await znodes.children_of(self._tree, self._paths.pages(log_id))
         paths = [self._paths.pages(log_id, token) for token in tokens]
         stats = await read_each(self._tree.stat, paths)
@@ -291,9 +302,10 @@ class LogStore:
         return {token: stat.created_ms for token, stat in found if stat is not None}
 
     async def now_ms(self, log_id: str) -> int:
-        """The time of the store's clock, read with a write.
+        """Write a node, and return the time of the store's clock from the answer.
 
-        Deletions calculate ages from this time. The time is never ahead of the store's clock.
+        Deletions calculate ages from this time. The time is never later than the time of the
+        store's clock.
         """
         try:
             await self._ask_clock(self._paths.clock(log_id))
@@ -302,10 +314,11 @@ class LogStore:
         return self.clock_ms()
 
     async def recent_ms(self) -> int:
-        """The time of the store's clock, estimated from its last answer and the time since then.
+        """Estimate the time of the store's clock from its last answer and the time since then.
 
-        The time is never ahead of the store's clock. New nodes store this time. If there was no
-        answer in the last 10 minutes, a write gets a new answer. Otherwise no request is sent.
+        The estimate is never later than the time of the store's clock. New nodes store this time.
+        If there was no answer in the last 10 minutes, a write gets a new answer. Otherwise no
+        request is sent.
         """
         found_ms = self._tree.clock.estimate_ms(CLOCK_AGE_MS_MAX)
         if found_ms is not None:
@@ -319,31 +332,34 @@ class LogStore:
         return self.clock_ms()
 
     def clock_ms(self) -> int:
-        """The same estimate as `recent_ms`, but from an answer of any age; 0 without an answer."""
+        """Return the estimate of `recent_ms` from an answer of any age; 0 without an answer."""
         return self._tree.clock.estimate_ms() or 0
 
     def queue(self, log_id: str) -> CommitQueue:
-        """Return the queue in which writers of the log wait. This sends no request."""
+        """Return the queue in which writers of the log wait. The call sends no request."""
         return CommitQueue(self._tree, self._paths.queue(log_id))
 
     def candidates(self, log_id: str) -> CandidateNodes:
-        """Return the candidates of a leader log. This sends no request."""
+        """Return the candidates of a leader log. The call sends no request."""
         return CandidateNodes(self._tree, self._paths.candidates(log_id))
 
     def watch_session(self, on_replaced: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session replaced the lost one."""
+        """Watch the session.
+
+        `on_replaced` is called after a new session replaced the lost session.
+        """
         return self._tree.watch_session(on_replaced)
 
     def watch_head(self, log_id: str, on_change: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch the head of a log: `on_change` is called after a change or a new session."""
+        """Watch the head of a log. `on_change` is called after a change or a new session."""
         return self._tree.watch(self._paths.head(log_id), on_change)
 
     def watch_names(self, on_change: znodes.OnChange) -> znodes.CancelWatch:
-        """Watch the names of logs: `on_change` is called after a change or a new session."""
+        """Watch the names of logs. `on_change` is called after a change or a new session."""
         return self._tree.watch_children(self._paths.names, on_change)
 
     async def sync(self) -> None:
-        """Make later reads at least as new as this moment."""
+        """Sync with the store, so that later reads return the present state or a newer state."""
         await self._tree.sync()
 
     async def _ask_clock(self, path: str) -> None:

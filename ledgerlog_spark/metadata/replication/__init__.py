@@ -2,8 +2,8 @@
 
 - `ports`: the interfaces of the stores, without paths.
 - `marks`: Apache's queue of ledgers with lost bookies. `locks`: the lock of each ledger. `switch`:
-  the settings for the whole cluster. `election`: the choice of the auditor. `check_times`: the
-  times of the checks. Apache's daemons share these nodes.
+  the settings for the whole cluster. `election`: the election of the auditor. `check_times`: the
+  times of the auditor's checks. Apache's daemons use the same nodes.
 - `notes`: holes, moves, unreadable entries and attempts. `vacations`: bookies that are taken out of
   service.
   `reports`: the progress of workers. Only ledgerlog reads and writes these nodes.

@@ -1,4 +1,4 @@
-"""The times of the auditor's last checks, in Apache's nodes, and the positions of the walks."""
+"""The times of the auditor's last checks, in Apache's nodes, and the progress of its walks."""
 
 from __future__ import annotations
 

@@ -11,10 +11,10 @@ T = TypeVar("T")
 
 
 def decoded(path: str, decode: Callable[[bytes], T], data: bytes) -> T:
-    """The decoded value of the node `path`.
+    """Return the decoded value of the node `path`.
 
     Raises:
-        MetadataFormatError: A later release wrote the node, or it is damaged.
+        MetadataFormatError: A later release wrote the node, or the node is damaged.
     """
     try:
         return decode(data)

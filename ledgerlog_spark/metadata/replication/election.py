@@ -1,9 +1,9 @@
 """Apache's election of the auditor: the oldest vote in `underreplication/auditorelection` wins.
 
-A vote is an ephemeral node with a number, so it ends with its session. Each candidate watches the
-vote before its own. Auditors of ledgerlog and of Apache vote here, so at most one of all these
-auditors is elected. Two auditors may work for a short time: an auditor that has not yet noticed the
-end of its session, and its successor.
+A vote is an ephemeral node with a number, so it is deleted when its session ends. Each candidate
+watches the vote before its own vote. Auditors of ledgerlog and of Apache use the same votes, so at
+most one of all these auditors is elected. Two auditors may work for a short time: an auditor that
+has not yet noticed the end of its session, and its successor.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class TreeElection:
         """Create a vote, and return its name.
 
         The reply to the creation of a vote may be lost, in this call or in an earlier call. If this
-        session has such a vote of the candidate, the call returns this vote. Otherwise the vote
+        session already has a vote of the candidate, the call returns this vote. Otherwise that vote
         could win the election although no auditor watches it.
         """
         lost: MetadataUnknownError | None = None
@@ -125,7 +125,7 @@ class TreeAuditorVote:
         )
 
     def begin(self) -> None:
-        """Begin to follow the election."""
+        """Begin to follow the place of this vote among the votes."""
         self._task = asyncio.get_running_loop().create_task(self._follow())
 
     async def leave(self) -> None:
@@ -170,7 +170,7 @@ class TreeAuditorVote:
                 cancel()
 
     async def _look(self) -> str | None:
-        """Read the votes. Return the path of the vote before this one; None for the first vote."""
+        """Read the votes. Return the path of the vote before this vote; None for the first vote."""
         await self._tree.sync(self._directory)
         names = await votes_in(self._tree, self._directory)
         if self._name not in names or self._tree.session_id != self._session_id:
@@ -182,23 +182,26 @@ class TreeAuditorVote:
             return None
         before = f"{self._directory}/{earlier[-1]}"
         if await is_own(self._tree, before, self._data):
-            await delete_node(self._tree, before, None)  # an own vote; the reply to it was lost
+            await delete_node(self._tree, before, None)  # an own vote, whose reply was lost
             self._changed.set()
             return None
         return before
 
     async def _lead(self) -> None:
         if not self.elected.is_set():
-            # Apache also stores the elected auditor here, for people.
+            # Apache's auditor also stores its id here, so that people can read it.
             await put_node(self._tree, self._directory, self._data)
             self.elected.set()
 
     async def _is_gone(self, path: str) -> bool:
-        """Whether a vote was deleted before the watch was set."""
+        """Return whether a vote no longer exists.
+
+        It may have been deleted before its watch was set.
+        """
         try:
             return await self._tree.stat(path) is None
         except LedgerLogError:
-            return True  # read the votes again
+            return True  # the caller then reads the votes again
 
     def _lose(self) -> None:
         self.lost.set()
@@ -206,14 +209,14 @@ class TreeAuditorVote:
 
 
 async def votes_in(tree: znodes.ZnodeTree, directory: str) -> list[str]:
-    """The names of the votes, oldest first. Other names are omitted."""
+    """Return the names of the votes, oldest first. Omit names that are not names of votes."""
     numbers = {name: vote_number(name) for name in await znodes.children_of(tree, directory)}
     votes = [(number, name) for name, number in numbers.items() if number is not None]
     return [name for _, name in sorted(votes)]
 
 
 async def is_own(tree: znodes.ZnodeTree, path: str, data: bytes) -> bool:
-    """Whether a vote belongs to this session, with this data."""
+    """Return whether a vote belongs to this session and has this data."""
     stat = await tree.stat(path)
     if stat is None or stat.owner != tree.session_id:
         return False
@@ -222,4 +225,4 @@ async def is_own(tree: znodes.ZnodeTree, path: str, data: bytes) -> bool:
 
 
 def _nothing() -> None:
-    """The function that ends a watch, as long as no watch was set."""
+    """Do nothing. This function stands for the end of a watch while no watch is set."""

@@ -1,4 +1,4 @@
-"""The deletion of a mark or note under the lock of its ledger, and of the directories above it."""
+"""Deletes a mark or note under the lock of its ledger, and the empty directories above it."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ async def delete_under_lock(
     lock: HeldLock,
     checks: Sequence[znodes.NodeOperation] = (),
 ) -> bool:
-    """Delete a node at a version, if the session that took the lock lives and `checks` succeed.
+    """Delete a node if it has `version`, the session of `lock` lives, and `checks` succeed.
 
-    After a lost answer, the deletion is repeated. The repetition checks the same session, so a new
-    session deletes nothing. If the repetition finds no node, this call counts as its deletion.
+    Return whether the node is deleted. After a lost answer, the deletion is repeated. The
+    repetition checks the same session, so a new session deletes nothing. If the repetition finds no
+    node, the node counts as deleted by this call.
     """
     attempts = znodes.WriteAttempts(ATTEMPTS_MAX)
     for attempt in attempts:
@@ -46,13 +47,13 @@ async def delete_under_lock(
 
 
 async def delete_unlocked(tree: znodes.ZnodeTree, path: str, version: Version) -> bool:
-    """Delete a node at a version."""
+    """Delete a node if it has `version`. Return whether the node was deleted."""
     await tree.sync(path)
     return await delete_node(tree, path, version)
 
 
 async def remove_empty(tree: znodes.ZnodeTree, directory: str, top: str) -> None:
-    """Delete a directory and its ancestors up to the child of `top`, as far as they are empty.
+    """Delete a directory and its ancestors below `top`, until a directory is not empty.
 
     The store refuses to delete a directory with children, so a node that another process has just
     created stays. If a process finds that its directory does not exist any more, it creates the

@@ -28,11 +28,11 @@ class NodeIdentities:
     async def checks(self, identity: BookieIdentity) -> Sequence[znodes.NodeOperation]:
         """Implements `BookieIdentities.checks`.
 
-        The store compares only the numbers of versions, so a cookie that is deleted and re-created
-        after this call has the old number. But then the bookie's record has changed too, because a
-        bookie of ledgerlog writes its cookie and its record in one transaction. A bookie of Apache
-        has no record. If its cookie is re-created between the reads of this call and the
-        transaction, the transaction does not fail.
+        The store compares only the numbers of versions. A cookie that is deleted and created again
+        after this call may have the same number as before. But in this case the bookie's record has
+        changed too, because a bookie of ledgerlog writes its cookie and its record in one
+        transaction. A bookie of Apache has no record. If its cookie is created again between the
+        reads of this call and the transaction, the transaction does not fail.
         """
         found = await self._read(identity.bookie_id)
         if found is None or found[0] != identity:

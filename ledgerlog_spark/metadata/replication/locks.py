@@ -1,4 +1,4 @@
-"""The locks of ledgers, which re-replication of Apache and of ledgerlog takes."""
+"""The locks of ledgers, which the replication workers of Apache and of ledgerlog take."""
 
 from __future__ import annotations
 
@@ -12,25 +12,24 @@ from ledgerlog_spark.wire.underreplication import LOCKS, decode_holder, encode_h
 
 ATTEMPTS_MAX = 8
 LEFT_MAX = 1_000
-"""Maximum number of locks that are remembered although no caller has them.
+"""Maximum number of locks without a caller that this object stores for a later release.
 
-Further such locks end with the session.
+Further locks without a caller end with the session.
 """
 RETURNS_MAX = 16
-"""Maximum number of locks that one call releases because no caller has them."""
+"""Maximum number of locks without a caller that one call of `release_left` releases."""
 FIRST_VERSION = Version(0, 0)
-"""The version of a node that was created and never written. Transactions compare its number."""
+"""The version of a node that was created and not written since. Transactions compare its number."""
 
 
 class ReplicationLocks:
-    """One lock for each ledger. At most one live session holds it.
+    """One lock for each ledger. At most one live session holds a lock.
 
-    While a session holds the lock, no worker of Apache's auto-recovery begins with the ledger. A
-    worker that has lost its session may still write: only versions protect the metadata.
-
-    Each session with a lock also has a *guard*, an ephemeral node whose name is the session's id.
-    Transactions check that the guard exists. So a change that was decided in one session is never
-    made in another session.
+    While a session holds the lock of a ledger, no worker of Apache's auto-recovery begins work on
+    this ledger. A worker that has lost its session may still write, so only versions protect the
+    metadata. Each session with a lock also has a *guard*, an ephemeral node whose name is the
+    session's id. Transactions check that the guard exists. Therefore a change that was decided in
+    one session is never made in another session.
     """
 
     def __init__(self, tree: znodes.ZnodeTree, root: str) -> None:
@@ -47,8 +46,9 @@ class ReplicationLocks:
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
         """Implements `LedgerLocks.acquire`. After a lost reply, the owner of the node is read.
 
-        All callers of this object share a session. So the owner of a node does not show which
-        caller has the lock, and the object keeps the ledgers whose locks are taken.
+        All callers of this object share a session. Therefore the owner of a node does not show
+        which caller has the lock, and this object stores the ids of the ledgers whose locks callers
+        have.
         """
         self._begin_session()
         taken = self._taken
@@ -68,13 +68,13 @@ class ReplicationLocks:
         return lock
 
     def _begin_session(self) -> None:
-        """Forget the locks of an earlier session, which have ended with it."""
+        """If the session was replaced, remove the locks of the earlier session."""
         if self._taken_in != self._tree.session_id:
             self._taken, self._taken_in = set(), self._tree.session_id
             self._left.clear()
 
     def _note(self, ledger_id: int, *, is_left: bool) -> None:
-        """Remember whether this session may hold a lock that no caller has."""
+        """Store whether this session may hold the lock of a ledger although no caller has it."""
         if not is_left:
             self._left.discard(ledger_id)
         elif len(self._left) < LEFT_MAX:
@@ -105,7 +105,7 @@ class ReplicationLocks:
         return None
 
     async def _owner_after(self, failure: znodes.TransactionFailedError, path: str) -> int | None:
-        """The session that holds the lock; None if the transaction must be repeated."""
+        """Return the session that holds the lock; None if the transaction must be repeated."""
         if failure.index == 0:
             self._guarded_session = 0  # the session was replaced, or the guard was deleted
             return None
@@ -157,7 +157,7 @@ class ReplicationLocks:
         return lock.session_id == self._tree.session_id
 
     def checks(self, lock: HeldLock) -> list[znodes.NodeOperation]:
-        """Operations of a transaction, which fail after the session of the lock has ended."""
+        """Return operations that make a transaction fail after the lock's session has ended."""
         return [
             znodes.CheckNode(self._guard(lock.session_id), FIRST_VERSION),
             znodes.CheckNode(self._root + lock_path(lock.ledger_id), FIRST_VERSION),

@@ -30,7 +30,7 @@ from ledgerlog_spark.wire.underreplication import (
 )
 
 WALK_DEPTH = 64
-"""Number of directories that a walk requests at the same time."""
+"""Maximum number of directories that a call of `walk` requests at the same time."""
 
 
 class ReplicationMarks:
@@ -43,7 +43,7 @@ class ReplicationMarks:
         self._is_ready = False
 
     async def mark(self, ledger_id: int, replicas: Collection[str]) -> Version:
-        """Implements `MarkQueue.mark`. The time in the mark is only for people."""
+        """Implements `MarkQueue.mark`. The time in the mark is only information for people."""
         if not 1 <= len(replicas) <= REPLICAS_MAX:
             raise LocalProtocolError(
                 f"a mark names 1 to {REPLICAS_MAX} bookies, not {len(replicas)}",
@@ -109,7 +109,7 @@ class ReplicationMarks:
         return cancel
 
     async def _directories(self, names: tuple[str, ...], after: int) -> AsyncGenerator[int, None]:
-        """Ledger ids above `after` that have a directory below the directory `names`, ascending."""
+        """Yield the ledger ids above `after` with a directory below `names`, ascending."""
         path = "/".join((self._root + MARKS, *names))
         children = [n for n in await znodes.children_of(self._tree, path) if LEVEL.fullmatch(n)]
         if len(names) + 1 == LEVELS_COUNT:
@@ -126,7 +126,7 @@ class ReplicationMarks:
                     yield ledger_id
 
     async def _marked(self, ledger_id: int) -> int | None:
-        """The ledger id if its directory has a mark.
+        """Return the ledger id if its directory has a mark; None if it has no mark.
 
         The directory may remain after its mark was deleted.
         """
@@ -135,7 +135,7 @@ class ReplicationMarks:
         return ledger_id if name in names else None
 
     async def _make_ready(self) -> None:
-        """Create the nodes that Apache's daemons expect, once for each object."""
+        """Create the nodes that Apache's daemons need. Only the first call sends requests."""
         if self._is_ready:
             return
         path = self._root + LAYOUT

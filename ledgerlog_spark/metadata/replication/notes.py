@@ -1,7 +1,8 @@
-"""The notes of one kind, such as holes: at most one node for each ledger, below `<root>-repair`.
+"""The notes of one kind, such as holes.
 
-Apache's tools never read these nodes. A directory has the notes of up to 1,024 ledger ids, so that
-the answer to a listing is never long.
+Each note is a node below `<root>-repair`, and a ledger has at most one note of each kind. Apache's
+tools never read these nodes. A directory has the notes of up to 1,024 ledger ids, so that the list
+of its children is never long.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ class Mergeable(Protocol):
     """A note that can be merged with a newer note."""
 
     def merged(self, other: Self) -> Self:
-        """The union of both notes."""
+        """Return the union of both notes."""
         ...
 
 
@@ -110,7 +111,7 @@ class NodeNotes(Generic[Note]):
     def watch(self, on_change: OnChange) -> CancelWatch:
         """Implements `LedgerNotes.watch`.
 
-        The watch reports only the first note in each directory.
+        The watch reports only the first note that is created in each directory.
         """
         return self._tree.watch_children(self._directory, on_change)
 

@@ -1,12 +1,13 @@
 """The interfaces of the stores of auto-recovery. They contain no paths.
 
-All calls run on the event loop of the tree. All loads are made after a sync. Every call may raise
-the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
-`MetadataFormatError` (a node is damaged, or a later release wrote it; the node is not changed). A
-lost answer is settled inside the call. If it cannot be settled, the call raises
-`MetadataUnknownError`.
+All calls run on the event loop of the tree. Each load syncs with the store before it reads. Every
+call may raise the errors of the metadata store: `MetadataUnavailableError` (nothing was sent), and
+`MetadataFormatError` (a node is damaged, or a later release wrote it; the node is not changed).
+After a lost answer, the call itself finds out whether the change happened. If this fails, the call
+raises `MetadataUnknownError`.
 
-A walk yields names of nodes, and does not read their data. So a damaged node never ends a walk.
+The methods `walk` read only the names of nodes, and not their data. Therefore a damaged node never
+ends a walk.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ Note = TypeVar("Note")
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One ledger in the queue of ledgers with lost bookies, which Apache's workers share.
+    """One ledger in the queue of ledgers with lost bookies. Apache's workers use the same queue.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         replicas: Ids of the bookies that were lost, without repetition.
-        created_ms: Time by the clock of the auditor, which is compared with no other time. None if
-            the mark contains no time.
-        version: Each write of the mark increases it.
+        created_ms: Creation time by the clock of the auditor, only as information for people. None
+            if the mark contains no time.
+        version: The version of the mark. Each write of the mark increases it.
     """
 
     ledger_id: int
@@ -46,8 +47,8 @@ class Mark:
 class HeldLock:
     """The lock of a ledger, and the session that took it.
 
-    After this session has ended, another worker may take the lock. Then calls with this object
-    change nothing.
+    After this session has ended, another worker may take the lock. From then on, calls with this
+    object change nothing.
     """
 
     ledger_id: int
@@ -55,18 +56,18 @@ class HeldLock:
 
 
 class LedgerLocks(Protocol):
-    """One lock for each ledger, which Apache's workers share.
+    """One lock for each ledger. Apache's workers use the same locks.
 
-    A lock saves work, and protects no data. `metadata.replication.locks.ReplicationLocks`
-    implements it.
+    A lock only saves work, and protects no data. `metadata.replication.locks.ReplicationLocks`
+    implements this interface.
     """
 
     async def acquire(self, ledger_id: int, holder: str) -> HeldLock | None:
-        """Take the lock if it is free; None if another session or another caller holds it.
+        """Take and return the lock if it is free; return None if another session or caller has it.
 
-        After an error, the same caller may take it again.
+        After an error, the same caller may call this method again.
 
-        `holder` is an id of a bookie or of a daemon, for Apache's tools.
+        `holder` is the id of a bookie or of a daemon, which Apache's tools show.
         """
         ...
 
@@ -74,20 +75,20 @@ class LedgerLocks(Protocol):
         """Give the lock back. Do nothing if this session does not hold the lock."""
 
     async def release_left(self) -> None:
-        """Release some locks that no caller has, because `acquire` or `release` failed.
+        """Release locks that no caller has, because `acquire` or `release` failed.
 
-        A session may live for weeks, and until it ends no other worker can take these locks. After
-        an error, the next call releases the remaining locks.
+        A session may live for weeks, and until it ends, no other worker can take such a lock. A
+        call may leave some of these locks to the next call, also after an error.
         """
 
     async def holder(self, ledger_id: int) -> str | None:
-        """The id that the holder stored; None for a free lock."""
+        """Return the id that the holder of the lock stored; None for a free lock."""
 
     def is_held(self, lock: HeldLock) -> bool:
         """Whether the session that took the lock is still the current session.
 
-        If the result is False, the lock is lost, and the worker abandons the ledger. Even if the
-        result is True, the session may already have ended.
+        If the result is false, the lock is lost, and the worker must abandon the ledger. Even if
+        the result is true, the session may already have ended.
         """
         ...
 
@@ -96,15 +97,15 @@ class MarkQueue(Protocol):
     """Apache's queue of ledgers with lost bookies (`underreplication/ledgers`)."""
 
     async def mark(self, ledger_id: int, replicas: Collection[str]) -> Version:
-        """Create a mark, or merge `replicas` (at least one) into it. Return the new version.
+        """Create a mark, or add `replicas` (at least one) to an existing mark.
 
-        The version always rises, even if the mark already has these replicas. So a worker that
-        loaded the mark before this call cannot delete the mark.
+        Return the new version. The version always rises, even if the mark already has these
+        replicas. Therefore a worker that loaded the mark before this call cannot delete the mark.
         """
         ...
 
     async def load(self, ledger_id: int) -> Mark | None:
-        """The mark of a ledger; None if it has none."""
+        """Return the mark of a ledger; None if the ledger has no mark."""
 
     async def delete(
         self,
@@ -113,13 +114,14 @@ class MarkQueue(Protocol):
         lock: HeldLock,
         checks: Sequence[NodeOperation] = (),
     ) -> bool:
-        """Delete the mark at a version, if the session that took `lock` still lives.
+        """Delete the mark if it has `version` and the session that took `lock` still lives.
 
         All `checks` must succeed too, such as the check that `LedgerStore.unchanged` returns.
 
         Returns:
             True if the mark is deleted. False if the mark has changed or does not exist, if the
-            lock's session has ended, or if a check failed. Then the worker abandons the ledger.
+            lock's session has ended, or if a check failed. If the result is false, the worker must
+            abandon the ledger.
         """
         ...
 
@@ -130,27 +132,31 @@ class MarkQueue(Protocol):
     def watch(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after a mark may have been created.
 
-        The call is certain only if the queue was empty before. So callers must also walk regularly.
+        The call is certain only if the queue was empty before. Therefore callers must also call
+        `walk` regularly.
         """
         ...
 
 
 class LedgerNotes(Protocol[Note]):
-    """Notes of one kind, at most one for each ledger: holes, moves, unreadable or attempts."""
+    """The notes of one kind: holes, moves, unreadable or attempts.
+
+    A ledger has at most one note of a kind.
+    """
 
     async def add(self, ledger_id: int, note: Note) -> Version:
-        """Create the note, or merge `note` into it. Return the new version, which always rises.
+        """Create a note, or merge `note` into the existing note. Return the new version.
 
-        The result is the union of two notes about holes or moves. For the other kinds, the new note
-        replaces the old one.
+        The version always rises. Notes about holes or moves are merged to their union. For the
+        other kinds, the new note replaces the existing note.
         """
         ...
 
     async def load(self, ledger_id: int) -> Versioned[Note] | None:
-        """The note of a ledger; None if it has none."""
+        """Return the note of a ledger; None if the ledger has no note."""
 
     async def replace(self, ledger_id: int, note: Note, version: Version) -> Version | None:
-        """Replace the note at a version. Return the new version; None if the note has changed."""
+        """Replace the note if it has `version`. Return the new version; None if it has changed."""
 
     async def delete(
         self,
@@ -159,13 +165,13 @@ class LedgerNotes(Protocol[Note]):
         lock: HeldLock | None = None,
         checks: Sequence[NodeOperation] = (),
     ) -> bool:
-        """Delete the note at a version.
+        """Delete the note if it has `version`.
 
         If `lock` is given, the session of the lock must live, and all `checks` must succeed.
 
         Returns:
-            True if the note is deleted. False if it has changed or does not exist, if the lock has
-            ended, or if a check failed.
+            True if the note is deleted. False if the note has changed or does not exist, if the
+            session of the lock has ended, or if a check failed.
         """
         ...
 
@@ -179,34 +185,38 @@ class LedgerNotes(Protocol[Note]):
 
 
 class RecoverySwitch(Protocol):
-    """The settings of auto-recovery for the whole cluster, which Apache's daemons share."""
+    """The settings of auto-recovery for the whole cluster.
+
+    Apache's daemons use the same settings.
+    """
 
     async def is_enabled(self) -> bool:
-        """Whether auditors mark ledgers, and workers begin to heal further ledgers."""
+        """Return whether auditors mark ledgers, and workers begin to heal further ledgers."""
         ...
 
     async def enable(self) -> bool:
-        """Enable auto-recovery. Return False if it was enabled already."""
+        """Enable auto-recovery. Return whether it was disabled before."""
         ...
 
     async def disable(self) -> bool:
-        """Disable auto-recovery, so that no work begins. Return False if it was disabled before."""
+        """Disable auto-recovery, so that no work begins. Return whether it was enabled before."""
         ...
 
     async def lost_bookie_delay(self) -> Versioned[int] | None:
-        """How many seconds the auditor waits before it marks the ledgers of one lost bookie.
+        """Return the seconds that the auditor waits before it marks the ledgers of a lost bookie.
 
-        None if no delay was stored. A new version with the same value requests an audit now.
+        The result is None if no delay was stored. A new version with the same value requests an
+        audit now.
         """
 
     async def initialize_delay(self, seconds: int) -> None:
-        """Store the delay unless one is stored."""
+        """Store the delay, unless a delay is already stored."""
 
     async def set_lost_bookie_delay(self, seconds: int) -> None:
         """Store the delay (at least 0 seconds)."""
 
     async def audit_now(self) -> None:
-        """Request an audit: write the stored delay again."""
+        """Request an audit. To do so, write the stored delay again."""
 
     def watch_enabled(self, on_change: OnChange) -> CancelWatch:
         """Call `on_change` after a change of `is_enabled`, or a new session."""
@@ -218,12 +228,13 @@ class RecoverySwitch(Protocol):
 
 
 class AuditorVote(Protocol):
-    """One vote in the election of the auditor. It belongs to one session.
+    """One vote in the election of the auditor. A vote belongs to one session.
 
     Attributes:
-        elected: Set while this vote is the oldest vote.
-        lost: Set after the session was replaced, after the vote was deleted, and after `leave`. It
-            is never cleared. When it is set, the auditor steps down. The auditor may join again.
+        elected: An event that is set when this vote is the oldest vote.
+        lost: An event that is set after the session was replaced, after the vote was deleted, and
+            after `leave`. It is never cleared. When it is set, the auditor must stop its work. The
+            auditor may join again.
     """
 
     elected: asyncio.Event
@@ -233,7 +244,7 @@ class AuditorVote(Protocol):
     def may_publish(self) -> bool:
         """Whether this vote is elected and the store is connected.
 
-        If not, the auditor publishes nothing.
+        If not, the auditor must not change the store.
         """
         ...
 
@@ -245,15 +256,21 @@ class AuditorElection(Protocol):
     """Apache's election of the auditor. Auditors of ledgerlog and of Apache take part in it."""
 
     async def join(self, candidate_id: str) -> AuditorVote:
-        """Become a candidate. `candidate_id` is a bookie id, or `host:port` of a daemon."""
+        """Become a candidate, and return the vote.
+
+        `candidate_id` is a bookie id, or the `host:port` of a daemon.
+        """
         ...
 
     async def current(self) -> str | None:
-        """The id of the elected auditor; None if no auditor is elected."""
+        """Return the id of the elected auditor; None if no auditor is elected."""
 
 
 class WorkerReports(Protocol):
-    """The progress of the workers. A report ends with the session of its worker."""
+    """Reports about the progress of the workers.
+
+    A report is deleted when its worker's session ends.
+    """
 
     async def publish(self, worker_id: str, report: WorkerReport) -> None:
         """Create or replace the report of a worker."""
@@ -262,7 +279,7 @@ class WorkerReports(Protocol):
         """Delete the report of a worker of this session."""
 
     async def all(self) -> Mapping[str, WorkerReport]:
-        """The reports of all workers, by worker id. Damaged reports are omitted."""
+        """Return the reports of all workers, by worker id. Damaged reports are omitted."""
         ...
 
 
@@ -270,10 +287,10 @@ class VacationStore(Protocol):
     """The vacations of bookies: drain, decommission and recover."""
 
     async def load(self, bookie_id: str) -> Versioned[Vacation] | None:
-        """The vacation of a bookie; None if it has none."""
+        """Return the vacation of a bookie; None if the bookie has no vacation."""
 
     async def write(self, bookie_id: str, vacation: Vacation, version: Version | None) -> Version:
-        """Create (`version` None) or replace the vacation of a bookie. Return the new version.
+        """Create a vacation (if `version` is None) or replace it. Return the new version.
 
         Raises:
             MetadataVersionError: Another process has changed the vacation; this call changed
@@ -286,7 +303,8 @@ class VacationStore(Protocol):
     ) -> Version:
         """Replace the vacation and delete the bookie's cookie in one transaction.
 
-        If the bookie has a record (`KnownBookie`), the transaction also marks it as retired.
+        If the bookie has a record (`KnownBookie`), the transaction also marks the record as
+        retired.
 
         Raises:
             MetadataVersionError: Another process has changed one of these nodes; this call changed
@@ -295,11 +313,11 @@ class VacationStore(Protocol):
         ...
 
     async def delete(self, bookie_id: str, version: Version) -> bool:
-        """Delete a vacation at a version. Return False if it has changed or does not exist."""
+        """Delete a vacation if it has `version`. Return whether it was deleted."""
         ...
 
     async def all(self) -> Mapping[str, Versioned[Vacation]]:
-        """The vacations of all bookies, by bookie id. A damaged node raises an error."""
+        """Return the vacations of all bookies, by bookie id. A damaged node raises an error."""
         ...
 
     def watch(self, bookie_id: str, on_change: OnChange) -> CancelWatch:
@@ -316,7 +334,7 @@ class Check(Enum):
 
 
 class Walk(Enum):
-    """A walk over all ledgers that a successor can continue."""
+    """A pass over all ledgers that another auditor can continue."""
 
     LEDGERS = "ledgers"
     REPLICAS = "replicas"
@@ -329,8 +347,8 @@ class WalkPosition:
     """The progress of a walk.
 
     Attributes:
-        ledger_id: The last ledger that was handled; -1 at the start.
-        begun_ms: The begin of this pass, by the clock of the store or of the auditor.
+        ledger_id: The last ledger that was checked; -1 at the start.
+        begun_ms: The time when this pass began, by the clock of the store or of the auditor.
         passes: Number of finished passes.
     """
 
@@ -343,13 +361,13 @@ class CheckTimes(Protocol):
     """The times of the last checks, and the positions of the walks."""
 
     async def time_ms(self, check: Check) -> int | None:
-        """When a check ended last, in ms since 1970; None if it never ran."""
+        """Return when a check last ended, in ms since 1970; None if it never ended."""
 
     async def set_time_ms(self, check: Check, time_ms: int) -> None:
-        """Store when a check ended."""
+        """Store the time when a check ended."""
 
     async def position(self, walk: Walk) -> WalkPosition:
-        """The position of a walk. A damaged node counts as a walk that did not begin."""
+        """Return the position of a walk. If the node is damaged, the walk starts again."""
         ...
 
     async def set_position(self, walk: Walk, position: WalkPosition) -> None:
@@ -358,13 +376,13 @@ class CheckTimes(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class BookieIdentity:
-    """Values that change if another bookie gets the id, or if the bookie may have lost entries.
+    """Values that change if another bookie gets the id `bookie_id`, or if entries may be lost.
 
     Attributes:
-        bookie_id: The bookie.
-        cookie: The version of its cookie.
-        directories: From the bookie's record (`KnownBookie`): the id of each directory, and the
-            number of times that the directory may have lost entries. None for a bookie of Apache,
+        bookie_id: Id of the bookie.
+        cookie: The version of the bookie's cookie.
+        directories: The id of each directory, and the number of times that the directory may have
+            lost entries, from the bookie's record (`KnownBookie`). None for a bookie of Apache,
             which has no record. The version of the record is not compared, because a bookie that
             stores data writes its record regularly.
     """
@@ -377,21 +395,21 @@ class BookieIdentity:
 class BookieIdentities(Protocol):
     """Reads the identities that `LedgerStore.replace` checks.
 
-    `LedgerStore.replace(ledger_id, metadata, version, identities)` is one transaction: it replaces
-    the ledger's metadata at `version` if `identities` have not changed. It raises
+    `LedgerStore.replace(ledger_id, metadata, version, identities)` is one transaction. It replaces
+    the ledger's metadata if the metadata has `version` and `identities` have not changed. It raises
     MetadataVersionError if the metadata (field `ledger_id`) or an identity (field `bookie_id`) has
     changed, and LedgerNotFoundError if the ledger was deleted.
     """
 
     async def load(self, bookie_id: str) -> BookieIdentity | None:
-        """The identity of a bookie; None if it has no cookie.
+        """Return the identity of a bookie; None if the bookie has no cookie.
 
         Raises:
             MetadataFormatError: The record of the bookie cannot be read.
         """
 
     async def checks(self, identity: BookieIdentity) -> Sequence[NodeOperation]:
-        """Operations of a transaction, which fail if the bookie changes after this call.
+        """Return operations that make a transaction fail if the bookie changes after this call.
 
         Raises:
             MetadataVersionError: The bookie has already changed. The error has the field

@@ -24,8 +24,8 @@ class NodeReports:
     async def publish(self, worker_id: str, report: WorkerReport) -> None:
         """Implements `WorkerReports.publish`.
 
-        If an earlier session of the same worker has not ended yet, its node still exists. Until
-        that session ends, the report is not stored.
+        If an earlier session of the same worker has not ended yet, the node of this session still
+        exists. Until this session ends, the new report is not stored.
         """
         path, data = self._path(worker_id), encode_note(report)
         with contextlib.suppress(znodes.NodeMissingError):

@@ -1,4 +1,4 @@
-"""All stores of auto-recovery of one cluster. Each store creates its directories only once."""
+"""All stores of auto-recovery of one cluster, in one object."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class ReplicationStores:
     Attributes:
         locks: The lock of each ledger.
         marks: The queue of ledgers with lost bookies.
-        holes: The copies that registered members lack.
-        moves: The copies that must be replaced by copies on other bookies.
+        holes: The copies of entries that registered bookies lack.
+        moves: The copies of entries that must be replaced by copies on other bookies.
         unreadable: The entries of which no copy was readable.
         attempts: The failed attempts to repair ledgers.
         switch: The settings for the whole cluster.
         election: The election of the auditor.
         reports: The progress of the replication workers.
         vacations: The bookies that are taken out of service.
-        check_times: The times of the checks, and the positions of the walks.
+        check_times: The times of the auditor's checks, and the progress of its walks.
         identities: The versions that show whether a bookie was replaced or may have lost entries.
     """
 
@@ -62,7 +62,7 @@ class ReplicationStores:
 
     @classmethod
     def on(cls, tree: ZnodeTree, root: str) -> ReplicationStores:
-        """Return the stores of the cluster at `root`. This sends no request."""
+        """Return the stores of the cluster at `root`. The call sends no request."""
         locks = ReplicationLocks(tree, root)
         return cls(
             locks=locks,

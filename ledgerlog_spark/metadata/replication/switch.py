@@ -15,7 +15,7 @@ from ledgerlog_spark.wire.underreplication import (
 )
 
 DELAY_SECONDS = 60
-"""The delay that is stored if no delay exists.
+"""The delay in seconds that is stored if no delay exists.
 
 A restart of a bookie takes less time than this delay.
 """
@@ -68,7 +68,7 @@ class ReplicationSwitch:
         await put_node(self._tree, self._delay, encode_delay(seconds))
 
     async def audit_now(self) -> None:
-        """Implements `RecoverySwitch.audit_now`. Without a stored delay, the default is stored."""
+        """Implements `RecoverySwitch.audit_now`. If no delay is stored, the default is stored."""
         found = await self.lost_bookie_delay()
         await self.set_lost_bookie_delay(DELAY_SECONDS if found is None else found.value)
 

@@ -46,7 +46,8 @@ class NodeVacations:
     ) -> Version:
         """Implements `VacationStore.write_and_delete_cookie`.
 
-        A lost answer raises MetadataUnknownError. A later read of the vacation shows the outcome.
+        If the answer is lost, MetadataUnknownError is raised. A later read of the vacation shows
+        whether the transaction happened.
         """
         path, cookie_path = self._path(bookie_id), f"{self._cookies}/{bookie_id}"
         for node, expected in ((path, version), (cookie_path, cookie)):

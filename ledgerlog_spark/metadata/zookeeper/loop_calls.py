@@ -1,4 +1,4 @@
-"""Calls that threads pass to the event loop, in their order."""
+"""Passes calls from threads to the event loop, which runs the calls in their order."""
 
 from __future__ import annotations
 
@@ -14,14 +14,18 @@ BUSY_WAIT_SECONDS = 0.001
 class LoopCalls:
     """Calls functions on a loop, for other threads.
 
-    Each wake-up of the loop costs a system call, and Python switches to another thread. So calls
-    that come together wake the loop once. While the loop is busy, it takes calls at most once in
-    `BUSY_WAIT_SECONDS`, so that it takes more calls each time. The owner bounds the number of
-    calls: there is one call for each request, each watch and each change of the connection.
+    Each wake-up of the loop costs a system call and a switch of threads. Therefore calls that are
+    added at about the same time wake the loop once. While the loop is busy, it takes calls at most
+    once in `BUSY_WAIT_SECONDS`, so that it takes more calls each time. The owner of this object
+    bounds the number of calls. There is one call for each request, each watch and each change of
+    the connection.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, is_busy: Callable[[], bool]) -> None:
-        """`is_busy` returns whether many calls are expected. The loop calls it."""
+        """Create the object.
+
+        `is_busy` is called on the loop, and returns whether many calls are expected.
+        """
         self._loop = loop
         self._is_busy = is_busy
         self._calls: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()

@@ -1,4 +1,4 @@
-"""Reads the newest transaction id of a ZooKeeper ensemble, in a session of its own."""
+"""Reads the newest transaction id of a ZooKeeper ensemble, in a separate session."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _logger.addHandler(logging.NullHandler())
 def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
     """Return the id of the newest transaction of the ensemble at `hosts`. This call blocks.
 
-    Before a server answers, it catches up with its leader. So an id that is lower than an earlier
-    id comes from another ensemble, or from an ensemble that has lost its data. Return None if no
-    server answers in time.
+    Before a server answers, it gets all changes of its leader. Therefore an id that is lower than
+    an earlier id comes from another ensemble, or from an ensemble that has lost its data. Return
+    None if no server answers in time.
     """
     client = KazooClient(hosts=hosts, timeout=timeout_seconds, logger=_logger)
     try:
@@ -33,7 +33,7 @@ def newest_transaction_id(hosts: str, timeout_seconds: float) -> int | None:
 def stop(client: KazooClient) -> None:
     """End the session and its threads.
 
-    If no server answers, this call blocks for up to a session timeout.
+    If no server answers, this call blocks for at most a session time-out.
     """
     # kazoo may raise errors when it stops. No caller needs these errors, so they are dropped.
     with contextlib.suppress(Exception):

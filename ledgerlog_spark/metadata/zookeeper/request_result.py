@@ -8,24 +8,28 @@ from typing import Any
 
 
 class RequestResult:
-    """Replaces kazoo's result object of a request. Only the first call of a method has an effect.
+    """Used instead of kazoo's result object of a request.
 
-    kazoo's own result calls its callbacks on another thread, so each answer would wake two threads.
+    Only the first call of a method has an effect. kazoo's own result calls its callbacks on another
+    thread, so each answer would wake two threads.
     """
 
     __slots__ = ("_future", "_on_loop")
 
     def __init__(self, on_loop: Callable[..., None], future: asyncio.Future[Any]) -> None:
-        """`on_loop` calls a function with its arguments on the loop of the future."""
+        """Create the object.
+
+        `on_loop` calls a function with its arguments on the loop of the future.
+        """
         self._on_loop = on_loop
         self._future = future
 
     def set(self, value: Any) -> None:
-        """Take the value of the answer."""
+        """Set the value of the answer as the result of the future."""
         self._on_loop(_settle, self._future, value)
 
     def set_exception(self, failure: BaseException) -> None:
-        """Take the failure of the request."""
+        """Set the failure of the request as the error of the future."""
         self._on_loop(_fail, self._future, failure)
 
 

@@ -1,4 +1,4 @@
-"""Makes requests for kazoo, and converts kazoo's answers to results and errors of ledgerlog.
+"""Creates requests for kazoo, and converts kazoo's answers to results and errors of ledgerlog.
 
 In kazoo's own transactions, the result of a create contains only the path. `Multi` sends
 ZooKeeper's newer request to create a node. The result of that request also contains the node's
@@ -46,10 +46,10 @@ LOST = (
     kazoo_errors.SessionMovedError,
     kazoo_errors.CancelledError,
 )
-"""Errors that mean that a request may have been sent and will not be answered."""
+"""The errors that mean that a request may have been sent, but will not be answered."""
 
 NOT_CARRIED_OUT = (kazoo_errors.RolledBackError, kazoo_errors.RuntimeInconsistency)
-"""Results of operations that were not executed, because another operation failed."""
+"""The results of operations that were not executed because another operation failed."""
 
 
 class Multi(Transaction):  # type: ignore[misc]
@@ -57,7 +57,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
     @classmethod
     def deserialize(cls, data: bytes, offset: int) -> list[Any]:
-        """One result or exception for each operation."""
+        """Return one result or exception for each operation of the transaction."""
         results: list[Any] = []
         header, offset = MultiHeader.deserialize(data, offset)
         while not header.done:
@@ -83,7 +83,7 @@ class Multi(Transaction):  # type: ignore[misc]
 
 
 def multi_of(operations: Sequence[znodes.NodeOperation]) -> Multi:
-    """The kazoo request for a transaction."""
+    """Return the kazoo request for a transaction."""
     return Multi([_request_of(operation) for operation in operations])
 
 
@@ -100,22 +100,22 @@ def _request_of(operation: znodes.NodeOperation) -> Any:
 
 
 def flags_of(kind: znodes.NodeKind) -> int:
-    """ZooKeeper's create flags for a kind of node."""
+    """Return ZooKeeper's flags for the creation of a node of this kind."""
     return (1 if kind.is_ephemeral else 0) | (2 if kind.is_sequential else 0)
 
 
 def number_of(version: Version | None) -> int:
-    """The version number that ZooKeeper compares, for a version of this package."""
+    """Return the version number that ZooKeeper compares; -1 (any version) if `version` is None."""
     return ANY_VERSION if version is None else version.number
 
 
 def version_of(stat: Any) -> Version:
-    """This package's version of a node, from ZooKeeper's stat."""
+    """Return this package's version of a node, from ZooKeeper's stat of the node."""
     return Version(incarnation=stat.czxid, number=stat.version)
 
 
 def stat_of(stat: Any) -> znodes.NodeStat:
-    """This package's stat of a node, from ZooKeeper's stat."""
+    """Return this package's stat of a node, from ZooKeeper's stat of the node."""
     return znodes.NodeStat(
         version=version_of(stat),
         owner=stat.ephemeralOwner,
@@ -130,7 +130,7 @@ def stat_of(stat: Any) -> znodes.NodeStat:
 def outcomes_of(
     operations: Sequence[znodes.NodeOperation], results: Sequence[Any]
 ) -> list[znodes.Created | Version | None]:
-    """The result of a transaction, one outcome for each operation."""
+    """Return the outcome of each operation of a transaction, or raise TransactionFailedError."""
     failures = [(i, r) for i, r in enumerate(results) if isinstance(r, Exception)]
     if failures:
         blamed = [f for f in failures if not isinstance(f[1], NOT_CARRIED_OUT)] or failures
@@ -143,7 +143,7 @@ def outcomes_of(
 
 
 def written_ms_of(results: Sequence[Any]) -> int | None:
-    """The time when ZooKeeper ran a transaction; None if no result contains the time."""
+    """Return the time when ZooKeeper ran a transaction; None if no result contains the time."""
     stats = (result[1] if isinstance(result, tuple) else result for result in results)
     return next((stat.mtime for stat in stats if hasattr(stat, "mtime")), None)
 
@@ -160,7 +160,7 @@ def _outcome_of(operation: znodes.NodeOperation, result: Any) -> znodes.Created 
 
 
 def error_of(failure: BaseException, path: str) -> Exception:
-    """This package's error for an exception of kazoo.
+    """Return this package's error for an exception of kazoo.
 
     A refusal by the server is definite. An invalid answer of the server is not definite.
     """

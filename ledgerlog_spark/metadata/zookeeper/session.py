@@ -1,9 +1,9 @@
 """A `ZnodeTree` in ZooKeeper. The threads of its kazoo client pass all results to the event loop.
 
 Every wait has a limit. If ZooKeeper is unavailable, a request waits for the connection up to the
-request timeout. Then the request fails with `MetadataUnavailableError`, and nothing was sent. If no
-answer to a write arrives, the error is `MetadataUnknownError`, because kazoo does not report
-whether it sent the write. If no answer to a read arrives, the read is retried.
+request time-out. After this time, the request fails with `MetadataUnavailableError`, and was not
+sent. If no answer to a write arrives, the error is `MetadataUnknownError`, because kazoo does not
+report whether it sent the write. If no answer to a read arrives, the read is retried.
 """
 
 from __future__ import annotations
@@ -64,10 +64,10 @@ RECONNECT_DELAY_SECONDS_MAX = 1.0
 SESSION_ID_SIZE_BYTES = 8
 PROBE_SECONDS = 2.0
 MANY_PENDING = 32
-"""From this number of pending requests on, the answers of one millisecond wake the loop once."""
+"""Minimum number of pending requests at which all answers of one millisecond wake the loop once."""
 
 # kazoo logs each failed attempt to connect. Without a handler, Python would print these lines, so
-# this handler drops them. The failures that matter reach the callers as errors.
+# this handler drops them. Callers get the failures of their requests as errors.
 _logger = logging.getLogger(__name__)
 _logger.addHandler(logging.NullHandler())
 
@@ -75,11 +75,10 @@ _logger.addHandler(logging.NullHandler())
 class _Client(KazooClient):  # type: ignore[misc]
     """A kazoo client that keeps the newest transaction id when it begins a new session.
 
-    The client sends this id to the server. A server without this transaction refuses the session.
-    Otherwise a read could return an older state than a read of an earlier session.
-
-    When the connection breaks, the client reports this before it fails the pending requests. So a
-    caller that tries again waits for the next connection.
+    The client sends this id to the server. A server that does not have this transaction refuses the
+    session. Otherwise a read could return an older state than a read of an earlier session. When
+    the connection breaks, the client reports the change of its state before it fails the pending
+    requests. Therefore a caller that tries again waits for the next connection.
     """
 
     def _reset(self) -> None:
@@ -96,8 +95,8 @@ class _Client(KazooClient):  # type: ignore[misc]
 class ZookeeperSession:
     """One session with a ZooKeeper ensemble. `connect` begins the session, `close` ends it.
 
-    A lost session is replaced automatically. Then `session_id` changes, ephemeral nodes are
-    deleted, and the callbacks of all watches and of `watch_session` are called.
+    A lost session is replaced automatically. In this case, `session_id` changes, ephemeral nodes
+    are deleted, and the callbacks of all watches and of `watch_session` are called.
     """
 
     def __init__(self, hosts: str, *, session_timeout_ms: int, request_timeout_ms: int) -> None:
@@ -168,12 +167,15 @@ class ZookeeperSession:
 
     @property
     def session_timeout_ms(self) -> int:
-        """The requested timeout. Servers change a timeout of less than 2 or over 20 ticks."""
+        """The requested time-out.
+
+        Servers replace a time-out of less than 2 or more than 20 ticks.
+        """
         return self._session_timeout_ms
 
     @property
     def session_secret(self) -> bytes:
-        """Implements `ZnodeTree.session_secret`: id (8 bytes, signed), then ZooKeeper's password.
+        """The session id (8 bytes, signed) and ZooKeeper's password of the session.
 
         The secret is empty while no session exists.
         """
@@ -184,7 +186,7 @@ class ZookeeperSession:
 
     @property
     def requests_sent(self) -> int:
-        """Number of requests so far: reads, writes, transactions, syncs and watches that were set.
+        """Number of requests so far: reads, writes, transactions, syncs and requests for watches.
 
         Each request is a round trip. Pings and the requests that begin a session are not counted.
         """
@@ -192,15 +194,16 @@ class ZookeeperSession:
 
     @property
     def is_connected(self) -> bool:
-        """Whether requests are sent immediately."""
+        """Whether the session is connected, so that requests are sent immediately."""
         return self._connected.is_set() and not self._is_closed
 
     async def is_orphaned(self) -> bool:
         """Whether the address of this session's ensemble now belongs to another ensemble.
 
         A server refuses a session that has already received later transactions than the server has.
-        So if a new cluster has this address, the session would wait for hours to connect. For a
-        connected session, this call is immediate. Otherwise it takes up to `PROBE_SECONDS`.
+        Therefore, if a new cluster has this address, the session would wait for hours to connect.
+        If the session is connected, the call returns immediately. Otherwise it takes up to
+        `PROBE_SECONDS`.
         """
         if self.is_connected or self._is_closed:
             return False
@@ -327,7 +330,7 @@ class ZookeeperSession:
     async def end_session(self, secret: bytes) -> None:
         """Implements `ZnodeTree.end_session`.
 
-        A new connection resumes the session, and then closes the session.
+        A new connection takes over the session, and then closes the session.
         """
         session_id = int.from_bytes(secret[:SESSION_ID_SIZE_BYTES], "big", signed=True)
         # If the session has ended, the server begins a new session, which is closed instead.
@@ -361,15 +364,18 @@ class ZookeeperSession:
             await within(asyncio.to_thread(self._stop_client), self._stop_seconds_max)
 
     def _stop_client(self) -> None:
-        """Stop kazoo. If the server does not answer, this blocks for up to a session timeout."""
+        """Stop kazoo.
+
+        If the server does not answer, the call blocks for up to a session time-out.
+        """
         self._client.remove_listener(self._state_changed)
         stop(self._client)
 
     async def _refuse_later_incarnation(self, path: str, version: Version | None) -> None:
         """Raise an error if the node was deleted and created again after `version` was read.
 
-        If the read shows an earlier incarnation or no node, the read may be stale. Then ZooKeeper
-        itself compares the version number of the write.
+        If the read shows an earlier incarnation or no node, the read may be stale. In this case,
+        ZooKeeper itself compares the version number of the write.
         """
         if version is None:
             return
@@ -383,7 +389,10 @@ class ZookeeperSession:
             )
 
     async def _read(self, path: str, request: Any) -> Any:
-        """Send a request that changes nothing, and return the answer; retry if replies are lost."""
+        """Send a request that changes nothing, and return the answer.
+
+        Retry if the reply is lost.
+        """
         deadline = self._loop.time() + self._request_timeout
         while True:
             await self._wait_until_connected(deadline)
@@ -448,7 +457,7 @@ class ZookeeperSession:
         )
 
     def _state_changed(self, state: str) -> None:
-        """Handle a change of the connection's state. kazoo calls this on its connection thread."""
+        """Pass a change of the connection's state to the loop. kazoo's own thread calls this."""
         client_id = self._client.client_id if state == KazooState.CONNECTED else None
         self._on_loop(self._take_state, None if client_id is None else client_id[0])
 

@@ -30,9 +30,9 @@ class _Watched:
 class ZookeeperWatches:
     """All watches of one session.
 
-    A watch that fired is set again *before* its callbacks run. So if a node changes after a
-    callback has read it, the callback is called again. After each reconnection, all watches are set
-    and all callbacks are called, because changes may have been missed.
+    A watch that fired is set again *before* its callbacks run. Therefore, if a node changes after a
+    callback has read the node, the callback is called again. After each reconnection, all watches
+    are set and all callbacks are called, because the session may have missed changes.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class ZookeeperWatches:
         self._watched: dict[tuple[str, bool], _Watched] = {}
 
     def add(self, path: str, on_change: OnChange, *, is_of_children: bool) -> CancelWatch:
-        """Watch a node or its children. The returned function ends the watch."""
+        """Watch a node or its children. Return a function that ends the watch."""
         place = path, is_of_children
         watched = self._watched.get(place)
         key = next(self._keys)
@@ -67,7 +67,7 @@ class ZookeeperWatches:
         return cancel
 
     def connected(self) -> None:
-        """Set all watches and call all callbacks, after the connection is established."""
+        """Set all watches and call all callbacks. Called after the connection is established."""
         self._is_connected = True
         for watched in list(self._watched.values()):
             self._arm(watched, announce=True)
@@ -100,7 +100,8 @@ class ZookeeperWatches:
     def _armed(self, watched: _Watched, result: Any, announce: bool, by_existence: bool) -> None:
         failure = result.exception
         if isinstance(failure, kazoo_errors.NoNodeError):
-            # A node that does not exist has no children to watch. So watch the node itself.
+            # The children of a node that does not exist cannot be watched, so watch the node
+            # itself.
             self._arm(watched, announce=True, by_existence=True)
         elif by_existence and failure is None and result.value is not None:
             # The node was created between the two requests, so its children can be watched now.
@@ -108,7 +109,8 @@ class ZookeeperWatches:
         elif failure is None and announce:
             for key in list(watched.callbacks):
                 self._loop.call_soon(_call, watched, key)
-        # Any other failure is a lost connection. Then `connected` will set the watch.
+        # Any other failure is a lost connection. After the reconnection, `connected` sets the
+        # watch.
 
     def _fired(self, watched: _Watched) -> None:
         if watched.callbacks:

@@ -1,4 +1,4 @@
-"""A tree of nodes in memory. A test can switch on the failures of a real ensemble.
+"""A tree of nodes in memory. A test can cause the failures that a real ensemble has.
 
-- `tree`: one session. `nodes`: the nodes that sessions share.
+- `tree`: one session with the tree. `nodes`: the nodes that all sessions share.
 """

@@ -1,7 +1,8 @@
-"""The nodes of `MemoryTree`: the contents of a ZooKeeper ensemble, in one dictionary.
+"""The nodes of `MemoryTree`, in one dictionary.
 
-This module is synchronous and uses one thread. In this module, a session is only the owner of
-ephemeral nodes. `tree` adds the delays and failures of a session.
+They stand for the contents of a ZooKeeper ensemble. This module is synchronous and uses one thread.
+In this module, a session is only the owner of ephemeral nodes. The module `tree` adds the delays
+and failures of a session.
 """
 
 from __future__ import annotations
@@ -32,10 +33,10 @@ Outcome = Created | Version | None
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One node. A write replaces the object and never changes it.
+    """One node. A write replaces the object, and never changes it.
 
-    `children_made` counts the children that were created. The next sequential child gets this
-    number.
+    `children_made` is the number of children that were created so far. The next sequential child
+    gets this number.
     """
 
     data: bytes
@@ -49,7 +50,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class NodeChange:
-    """A change that a watch may wait for: a change of a node, or of the list of its children."""
+    """A change for which a watch may wait: a change of a node, or of the list of its children."""
 
     path: str
     is_of_children: bool
@@ -109,12 +110,12 @@ class NodeMap:
 
 
 class MemoryNodes:
-    """The store, which all sessions of one test or process share."""
+    """The nodes of a store, which all sessions of one test or process share."""
 
     def __init__(self, clock_ms: Callable[[], int] | None = None) -> None:
         """Create an empty tree. `clock_ms` is the clock of the store, in ms since 1970."""
         self.current = NodeMap()
-        """The nodes after the last committed transaction."""
+        """The nodes in their state after the last committed transaction."""
         self._clock_ms = clock_ms or (lambda: time.time_ns() // 1_000_000)
         self._transaction_id = 0
         self._listeners: list[Callable[[list[NodeChange]], None]] = []
@@ -166,7 +167,7 @@ class MemoryNodes:
         self._owners.get(session_id, lambda: None)()
 
     def end_session(self, session_id: int) -> None:
-        """Remove the ephemeral nodes of a session."""
+        """End a session, and delete its ephemeral nodes."""
         self._owners.pop(session_id, None)
         owned = [p for p, node in self.current.nodes.items() if node.owner == session_id]
         if owned:
@@ -245,7 +246,7 @@ class MemoryNodes:
 
 
 def _check(path: str, node: Node, version: Version | None) -> None:
-    """Compare only the numbers of the versions, as ZooKeeper does."""
+    """Raise MetadataVersionError if the version numbers differ. ZooKeeper compares only numbers."""
     if version is not None and version.number != node.version.number:
         raise MetadataVersionError(
             f"{path} is at version {node.version.number}, not {version.number}",

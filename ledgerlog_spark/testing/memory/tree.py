@@ -1,8 +1,8 @@
-"""A `ZnodeTree` in memory: several sessions on one store, with the failures of a real store.
+"""A `ZnodeTree` in memory. Several sessions can share one store.
 
-The tree is used for clusters inside one process and for tests. The methods below `close` switch on
-stale reads, lost requests, lost replies, delayed requests and expired sessions. Without these calls
-the store never fails.
+The tree is used for clusters inside one process and for tests. The methods below `close` cause
+stale reads, lost requests, lost replies, delayed requests and expired sessions. If a test does not
+call these methods, the store never fails.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ SESSION_TIMEOUT_MS = 10_000
 
 
 class Fault(Enum):
-    """The failure of a write."""
+    """A failure of a write, which a test can cause."""
 
     NOT_SENT = "not_sent"
     REQUEST_LOST = "request_lost"
@@ -60,10 +60,11 @@ class MemoryTree:
     def __init__(
         self, nodes: MemoryNodes | None = None, *, session_timeout_ms: int = SESSION_TIMEOUT_MS
     ) -> None:
-        """Create a session on the store `nodes`, or on a new store."""
+        """Create a session on the store `nodes`, or on a new store if `nodes` is None."""
         self.nodes = nodes or MemoryNodes()
         self.session_timeout_ms = session_timeout_ms
-        """Maximum useful time to wait until the ephemeral node of another session is deleted."""
+        """Time after which a caller need not wait longer until another session's node is
+        deleted."""
         self.session_id = self.nodes.new_session_id(self.expire_session)
         self._held: NodeMap | None = None
         self._held_changes: list[NodeChange] = []
@@ -116,7 +117,7 @@ class MemoryTree:
         kind: NodeKind = NodeKind.PERSISTENT,
         make_parents: bool = False,
     ) -> Created:
-        """Create a node. `make_parents` also creates missing ancestors, empty and persistent."""
+        """Create a node. If `make_parents` is true, also create missing ancestors."""
         if make_parents:
             await make_persistent(self, parent_of(path))
         outcome = await self._write_one(CreateNode(path, data, kind))
@@ -138,7 +139,7 @@ class MemoryTree:
         return await self._write(list(operations))
 
     async def sync(self, path: str = "/") -> None:
-        """Make later reads return the present or a newer state, even after a change of session."""
+        """Make later reads return the present or a newer state, even after a new session."""
         checked_path(path)
         await self._view()
         self._catch_up()
@@ -151,7 +152,7 @@ class MemoryTree:
         return self._watch(NodeChange(checked_path(path), is_of_children=False), on_change)
 
     def watch_children(self, path: str, on_change: OnChange) -> CancelWatch:
-        """Watch children like `watch`: `on_change` is called after a creation or deletion."""
+        """Watch children of a node. `on_change` is called after a creation or deletion."""
         return self._watch(NodeChange(checked_path(path), is_of_children=True), on_change)
 
     async def until_gone(self, path: str) -> bool:
@@ -170,7 +171,7 @@ class MemoryTree:
             cancel()
 
     def watch_session(self, on_replaced: OnChange) -> CancelWatch:
-        """Watch the session: `on_replaced` is called after a new session has replaced it.
+        """Watch the session. `on_replaced` is called after a new session has replaced it.
 
         The ephemeral nodes of the lost session are deleted before `on_replaced` is called.
         """
@@ -182,7 +183,10 @@ class MemoryTree:
         self.nodes.expire(int.from_bytes(secret, "big"))
 
     async def close(self) -> None:
-        """End the session, delete its ephemeral nodes, and make later requests fail. Idempotent."""
+        """End the session, delete its ephemeral nodes, and make later requests fail.
+
+        A second call does nothing.
+        """
         if not self._is_closed:
             self._is_closed = True
             self._stop_listening()
@@ -191,11 +195,11 @@ class MemoryTree:
             self.nodes.end_session(self.session_id)
 
     def inject(self, *faults: Fault) -> None:
-        """Make the next writes fail with these faults: one fault for each write, in this order."""
+        """Make the next writes fail with these faults, one fault for each write, in this order."""
         self._faults.extend(faults)
 
     def deliver_delayed(self) -> None:
-        """Perform the delayed requests of the current session. Errors are not reported."""
+        """Perform the delayed requests of the current session, and ignore their errors."""
         delayed, self._delayed = self._delayed, []
         for operations, session_id in delayed:
             if session_id == self.session_id:
@@ -205,9 +209,10 @@ class MemoryTree:
                     continue
 
     def hold_reads(self) -> None:
-        """Make reads return the state of this moment until `release_reads`.
+        """Make reads return the present state until `release_reads`.
 
-        After `sync` or a write of this session, reads return the state of that later moment.
+        After `sync` or a write of this session, reads return the state at the time of the `sync` or
+        the write.
         """
         self._held = self.nodes.current.copy()
 
@@ -221,7 +226,7 @@ class MemoryTree:
         self._is_connected = False
 
     def connect(self) -> None:
-        """Undo `disconnect`. All watches are called, as after any reconnection."""
+        """End the effect of `disconnect`. All watches are called, as after any reconnection."""
         self._is_connected = True
         self._call_all_watches()
 
@@ -323,7 +328,7 @@ def _add(callbacks: dict[int, OnChange], key: int, on_change: OnChange) -> Cance
 
 
 def _soon(callbacks: dict[int, OnChange], key: int) -> None:
-    """Call a watch in the next turn of the event loop, unless the watch is cancelled by then."""
+    """Call a watch in the next iteration of the event loop, unless it is cancelled by then."""
 
     def call() -> None:
         on_change = callbacks.get(key)
