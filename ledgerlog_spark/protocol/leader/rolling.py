@@ -34,7 +34,7 @@ class RollStep(Enum):
 
 
 class AgeTimer:
-    """The timer for a roll by age. A log without appends is rolled, too."""
+    """The timer for a roll by age. It also causes a roll if the log gets no further appends."""
 
     __slots__ = ("_aging", "_numbers", "request")
 
@@ -51,7 +51,7 @@ class AgeTimer:
         return [StartTimer(self.request, roll_ms)]
 
     def end(self, ledger: LeaderLedger) -> bool:
-        """Record the end of the timer. Return whether the timer was started for this ledger."""
+        """Note that the timer has ended. Return whether it was started for this ledger."""
         self.request = 0
         return self._aging is ledger
 
@@ -104,7 +104,7 @@ class LeaderLedgers:
         return [ledger for ledger in self.listed if ledger.is_contested]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The open ledger with this id; None if there is no such ledger."""
+        """Return the open ledger with this id; None if there is no such ledger."""
         return next((ledger for ledger in self.all if ledger.ledger_id == ledger_id), None)
 
     def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
@@ -124,10 +124,10 @@ class LeaderLedgers:
     def roll_wait(
         self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
     ) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of its newest attempt.
+        """Return the step that a roll waits for, and the error of the newest attempt at this step.
 
-        `errors` contains the errors of closing, creating and listing. If the roll waits for several
-        steps, a failed step has priority.
+        `errors` contains the errors of the newest attempts at closing, creating and listing. If the
+        roll waits for several steps, a failed step has priority.
         """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
@@ -160,7 +160,7 @@ class LeaderLedgers:
         self.wants_roll = False
 
     def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
-        """The oldest listed ledger that is not closed and gets no more entries."""
+        """Return the oldest listed ledger that is not closed and gets no more entries."""
         for ledger in self.listed:
             is_left = ledger not in (self.current, self.next)
             if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
