@@ -144,7 +144,7 @@ class ReadCandidate(LogRequest["CandidateRead"]):
 
 @dataclass(frozen=True, slots=True)
 class Pause(LogRequest[TimerFired]):
-    """Wait for this time. The leader replaces this request of an inner machine with `StartTimer`."""
+    """Wait for this time. A machine inside a leader sends it; the leader sends `StartTimer`."""
 
     delay_ms: int
 

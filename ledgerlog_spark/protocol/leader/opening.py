@@ -61,7 +61,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """The version that the head must have so that the newest attempt to list `_own` succeeds."""
+        """The version that the head must have for the newest attempt to list `_own`."""
         self._missed: Version | None = None
         """The version of a head that listed a deleted ledger."""
 
@@ -143,7 +143,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
-        """Drop the ledger, because it is older than `stagingTtlMs`. A retry creates a new ledger."""
+        """Drop the ledger, because it is older than `stagingTtlMs`. A retry creates a new one."""
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:

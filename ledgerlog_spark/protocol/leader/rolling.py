@@ -168,10 +168,10 @@ class LeaderLedgers:
         return None
 
     def closed(self, *, is_closing: bool) -> Closed:
-        """The oldest listed ledgers that can become items now.
+        """Return the oldest listed ledgers that can become items now, with their contents.
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
-        ends. If the list had no open ledger of this leader, this leader could not detect that
+        is closing. If the list had no open ledger of this leader, this leader could not detect that
         another leader took over and closed the log (LOGS.md#J3).
         """
         done: dict[int, LedgerEnd] = {}
@@ -184,20 +184,20 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """The next ledger, if the change that makes items of `closed` may list it; else None."""
+        """Return the next ledger if the change that makes items of `closed` may list it."""
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
         return self.next if has_room else None
 
     def change_due(self, *, is_closing: bool) -> Change | None:
-        """The change of the list that is due now; None if no change is due."""
+        """Return the change of the list that is due now; None if no change is due."""
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
         return (closed, added) if closed or added is not None else None
 
     def relist(self, closed: Closed, added: LeaderLedger | None) -> None:
-        """Record that this change of the list was made."""
+        """Note that this change of the list was made."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)

@@ -58,7 +58,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         return tuple(deleted)
 
     def _touch(self) -> Steps[list[str]]:
-        """Touch the pages of the tokens. Return the tokens whose pages no pending commit can name."""
+        """Touch the pages of all tokens. Return tokens whose pages no pending commit can name."""
         touched = []
         for token in self._tokens:
             reply = yield from self._reply_to(TouchPages(token))

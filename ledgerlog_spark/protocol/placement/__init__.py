@@ -1,4 +1,4 @@
-"""Which bookies store the entries of a ledger: pure functions, without clock and randomness.
+"""Chooses the bookies for the entries of a ledger, without reading clocks or random numbers.
 
 - `place`: fills the empty indexes of an ensemble. `search`: finds the first ensemble that is spread
   over enough hosts, racks and regions. `replacement`: replaces failed bookies. `absent_members`:

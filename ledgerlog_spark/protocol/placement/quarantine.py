@@ -8,7 +8,8 @@ FAILURES_MIN = 3
 FAILURES_WITHIN_MS = 60_000
 QUARANTINE_MS = 300_000
 BOOKIES_MAX = 1_000
-"""Maximum number of bookies whose failures are kept. The oldest failures are forgotten."""
+"""Maximum number of bookies whose failures are stored. If there are more bookies, the oldest
+failures are forgotten."""
 
 
 class Quarantine:
@@ -34,7 +35,7 @@ class Quarantine:
                 del kept[next(iter(kept))]
 
     def bookies(self, now_ms: int) -> frozenset[str]:
-        """The bookies in quarantine at this time."""
+        """Return the bookies that are in quarantine at this time."""
         for name in [name for name, until in self._until.items() if until <= now_ms]:
             del self._until[name]
         return frozenset(self._until)
