@@ -14,8 +14,8 @@ docs/PROTOCOL.md lists the numbered rules.
 - `ledger`: the machines of one ledger. `log`: the machines that read or change a log's state in the
   metadata store, with one pending request at a time. `leader`: the writer of a leader log.
   `placement`: chooses the bookies of an ensemble. `autorecovery`: maintains the number of copies.
-- `dispatch`: tables of phases and events. `request_numbers`: one sequence of numbers for a machine
-  and its parts.
+- `dispatch`: tables that map a phase and an event to a method. `request_numbers`: one sequence of
+  numbers for a machine and its parts.
 
 A machine consists of smaller parts that do not depend on the machine: `AddPipeline` (the runs of
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
@@ -26,8 +26,8 @@ fails.
 
 The asyncio client and the simulator are hosts. Every host follows this contract:
 
-1. Each request effect is answered by exactly one reply event: the answer, an error or the
-   deadline, whichever is first. The host drops later answers to the same request.
+1. The host answers each request effect with exactly one reply event: the answer, an error, or the
+   end of the deadline, whichever is first. The host drops later answers to the same request.
 2. A reply repeats the `request` number of its request. Each request that is sent to one bookie at
    one index of the ensemble has its own number. So if a bookie has left the ensemble and returned
    at another index, an old answer is never taken for an answer to a new request.

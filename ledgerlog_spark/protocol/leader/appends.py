@@ -191,10 +191,7 @@ class LeaderAppends:
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
-        """Return the last indication, with the first appends that are not or may not be in the log.
-
-        All appends before the first unknown append are acknowledged.
-        """
+        """Return the last indication of this leader, which has stopped because of `error`."""
         return LeaderStopped(
             error,
             end_offset=self.end_offset,

@@ -109,8 +109,9 @@ class ListChange(HeadTransaction[LogHead]):
     LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head contains another leader's list, so that no attempt
-    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted.
-    Another ledger is then needed. Other failures are `LogNotFoundError` and the store's errors.
+    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted. In
+    this case, another ledger is needed. Other failures are `LogNotFoundError` and the store's
+    errors.
     """
 
     def __init__(

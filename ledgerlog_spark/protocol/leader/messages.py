@@ -144,7 +144,10 @@ class ReadCandidate(LogRequest["CandidateRead"]):
 
 @dataclass(frozen=True, slots=True)
 class Pause(LogRequest[TimerFired]):
-    """Wait for this time. A machine inside a leader sends it; the leader sends `StartTimer`."""
+    """Wait for this time. Only a machine inside a leader sends this request.
+
+    The leader replaces it with a `StartTimer`.
+    """
 
     delay_ms: int
 

@@ -184,7 +184,10 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """Return the next ledger if the change that makes items of `closed` may list it."""
+        """Return the next ledger if it may be listed now, otherwise None.
+
+        The change that lists it also makes items of the ledgers in `closed`.
+        """
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX

@@ -25,9 +25,9 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 ABSENT_SESSION_TIMES = 2
-"""Number of session timeouts, during one session of this leader, for which the candidate node of a
-claimant must be absent until the claimant counts as dead. In this time, a live claimant creates its
-node again."""
+"""Number of session timeouts, within one session of this leader, after which a claimant counts as
+dead if its candidate node was absent all the time. In this time, a live claimant creates its node
+again."""
 
 LOOKS_IN_A_SESSION_TIME = 4
 """Number of times in one session timeout that the leader looks for the node of a claimant."""

@@ -420,7 +420,8 @@ class LedgerFailed:
     failure: Failure
     is_definite: bool  # if True, the requested change did not happen and will not happen
     last_add_confirmed: int = NO_ENTRY  # all entries up to and including this entry are confirmed
-    first_unknown_entry_id: int | None = None  # None when no add was pending
+    # the first entry of the pending adds; None when no add was pending
+    first_unknown_entry_id: int | None = None
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()

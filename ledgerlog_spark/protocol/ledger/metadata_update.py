@@ -167,8 +167,8 @@ class MetadataUpdate:
         self.current = loaded
         if _COMPARED(loaded.value) == _COMPARED(self._intended):
             return self._finish(None)
-        # All our writes named an older version, and the metadata has changed since. So no write can
-        # still happen, not even a write that has no answer yet.
+        # All writes of the loop compare an older version, and the metadata has changed since then.
+        # So no write can still happen, not even a write that has no answer yet.
         self.may_be_written = False
         return self._propose()
 

@@ -70,5 +70,5 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
 
 
 def negative_quorum(quorum: Quorum) -> int:
-    """Return Qw - Qa + 1. During recovery, so many bookies must report an entry as absent."""
+    """Return the number of bookies that must report an entry as absent in recovery: Qw - Qa + 1."""
     return quorum.write_quorum - quorum.ack_quorum + 1

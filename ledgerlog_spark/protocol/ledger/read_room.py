@@ -45,12 +45,15 @@ class ReadRoom:
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
         self.reserved_size_bytes = 0  # payload bytes that readers hold or may still receive
-        self.ahead_size_bytes = 0  # those of these bytes that belong to readers without the turn
+        self.ahead_size_bytes = 0  # payload bytes of the readers without the turn, counted likewise
         self._places: list[ReadPlace] = []
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """Add a place for one more range after all places. `ReadPlace.leave` removes the place."""
+        """Add a place for one more range, after the other places.
+
+        `ReadPlace.leave` removes the place.
+        """
         place = ReadPlace(self)
         self._places.append(place)
         return place

@@ -171,7 +171,7 @@ class LogMachine(ABC, Generic[R_co]):
 
     @abstractmethod
     def _run(self) -> Steps[R_co]:
-        """The steps of the machine, from its first request to its result."""
+        """Run the steps of the machine, from its first request to its result."""
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
         """Return the error with which the machine ends."""
@@ -183,7 +183,10 @@ class LogMachine(ABC, Generic[R_co]):
         return reply
 
     def _read(self, request: LogRequest[Read]) -> Steps[Read]:
-        """Send a request that changes nothing. Return the reply; raise an error if it failed."""
+        """Send a request that changes nothing, and return the reply.
+
+        Raise an error if the request failed.
+        """
         reply = yield from self._reply_to(request)
         if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
@@ -223,7 +226,10 @@ class LogMachine(ABC, Generic[R_co]):
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 
     def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
-        """Read the head, and return the result of `at(head)`. If a page is missing, do so again."""
+        """Read the head, and return the result of `at(head)`.
+
+        If a page is missing, read the head again, and repeat the call.
+        """
         while True:
             head = yield from self._read_head()
             try:

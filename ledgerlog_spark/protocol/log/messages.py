@@ -109,7 +109,7 @@ class TimeNeeded(Enum):
     """Which time a reply contains. The time is never ahead of the store's clock (LOGS.md#G12)."""
 
     NONE = "the reply contains no time"
-    RECENT = "the time is computed from the last answer of the store, and is the time of a change"
+    RECENT = "the time is computed from the last answer of the store, for the time of a change"
     EXACT = "the time is read from the store, and determines what is deleted by age"
 
 

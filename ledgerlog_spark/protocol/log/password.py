@@ -25,9 +25,9 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """Return the text with which the head checks a password. `salt` is 16 random bytes of this log.
+    """Return the text that the head stores, so that passwords can be compared with this password.
 
-    The password may be empty.
+    `salt` is 16 random bytes of this log. The password may be empty.
     """
     if not password:
         return NO_PASSWORD

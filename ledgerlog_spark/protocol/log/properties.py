@@ -50,7 +50,7 @@ class LogProperties:
         deleted_retention_ms: Time for which a ledger is kept after no version names it any more.
         staging_ttl_ms: Maximum time from the creation of a ledger to the commit of the job that
             created it.
-        txn_retention_ms: How long a producer's replaced runs are kept.
+        txn_retention_ms: Time for which a producer's record keeps runs that were replaced.
         on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
             the ledger, `roll_ledger` closes the ledger and continues in another ledger.
     """
@@ -131,7 +131,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """Return the field of the property with this option name. Upper and lower case are the same."""
+    """Return the field of the property with this option name, in upper or lower case."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name

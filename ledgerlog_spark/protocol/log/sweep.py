@@ -58,7 +58,10 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         return tuple(deleted)
 
     def _touch(self) -> Steps[list[str]]:
-        """Touch the pages of all tokens. Return tokens whose pages no pending commit can name."""
+        """Send `TouchPages` for each token.
+
+        Return the tokens whose pages no pending commit can name any more.
+        """
         touched = []
         for token in self._tokens:
             reply = yield from self._reply_to(TouchPages(token))

@@ -55,7 +55,7 @@ class BookieMap:
         return (bookie_id,) if host is None or _is_loopback(host) else host.lower()
 
     def rack_of(self, bookie_id: str) -> Hashable:
-        """Return the rack of a bookie. All bookies of a region with an unknown rack share a rack."""
+        """Return the rack of a bookie. Bookies of a region with an unknown rack share one rack."""
         place = self.places.get(bookie_id, UNKNOWN)
         return place.region, place.rack
 

@@ -25,8 +25,8 @@ class PlacementPolicy:
         enforce_racks: Whether `min_racks_per_write_quorum` is never given up.
         enforce_regions: Whether `min_regions_per_write_quorum` is never given up.
         enforce_free_bytes: Whether bookies that reported no free bytes are never chosen.
-        enforce_quarantine: Whether bookies that failed three times in the last minute are never
-            chosen for five minutes.
+        enforce_quarantine: Whether a bookie that failed three times within a minute is never chosen
+            in the next five minutes.
         allow_same_host: Whether two copies may be on one host if there are too few hosts. Hosts
             with a loopback address always count as different, so that local clusters work.
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from statistics import median
 
 WEIGHT_TO_MEDIAN_MAX = 3
-"""Maximum weight of a bookie, as a multiple of the median. So a new and empty bookie gets at most
-three times as many ledgers as the median bookie."""
+"""Maximum weight of a bookie, as a multiple of the median of all free bytes. So a new and empty
+bookie gets at most three times as many ledgers as the median bookie."""
 
 
 def in_preference(
@@ -16,7 +16,7 @@ def in_preference(
     draws: Mapping[str, float],
     avoided: frozenset[str] = frozenset(),
 ) -> tuple[str, ...]:
-    """Order the bookies of `free_bytes` at random, with their weights (AUTORECOVERY.md#Z5).
+    """Order the bookies of `free_bytes` at random, but by their weights (AUTORECOVERY.md#Z5).
 
     The bookies in `avoided` come after the other bookies, and bookies without free bytes are last.
 

@@ -107,7 +107,7 @@ class _Attempt:
     def is_possible(self) -> bool:
         """Whether each write set alone could be spread over enough places.
 
-        This cheap test saves many searches without a result.
+        This test is fast, and avoids many searches without a result.
         """
         for part, goal in enumerate(self._goals):
             offered = {self._spots[name][part] for name in self._candidates}

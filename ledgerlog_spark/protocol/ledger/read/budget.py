@@ -37,9 +37,9 @@ class ReaderSettings:
         entries_ahead_max: Maximum number of entries to read ahead of the application.
         size_bytes_ahead_max: Maximum sum of two sizes: the payload that the application has not
             taken yet, and the expected answers to pending requests.
-        size_bytes_max: Maximum payload in memory, even for the largest entries. A request is not
-            sent if its answer might exceed the limit. But a reader without entries in memory may
-            always request one entry.
+        size_bytes_max: Maximum number of payload bytes in memory, even for the largest entries. A
+            request is not sent if its answer might exceed the limit. But a reader without entries
+            in memory may always request one entry.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
         batches_in_flight_max: Maximum number of pending requests for batches.

@@ -31,7 +31,10 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """Reads the LAC once. The last indication is `LacRead`, or `LedgerFailed` without any LAC."""
+    """Reads the LAC once. The last indication is `LacRead` or `LedgerFailed`.
+
+    `LedgerFailed` means that no bookie could report a LAC.
+    """
 
     def __init__(
         self,

@@ -32,8 +32,8 @@ from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Maximum payload of one delivery, unless a single answer is larger. After the application has
-taken a delivery, there is room for further requests."""
+"""Maximum number of payload bytes in one delivery, unless a single answer is larger. After the
+application has taken a delivery, there is room for further requests."""
 
 
 class ReaderPhase(Enum):

@@ -32,7 +32,7 @@ class FencingState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Fencing:
-    """One fencing read to each bookie of an ensemble."""
+    """Sends one fencing read to each bookie of an ensemble, and collects the answers."""
 
     quorum: Quorum
     ensemble: tuple[str, ...]

@@ -29,7 +29,7 @@ class Absences:
         self._failed = failed
         # index -> number of returns since the bookie last stored an entry
         self.returns: dict[int, int] = {}
-        # index -> number of lists of bookies that are ignored before the bookie is tried again
+        # index -> number of lists with this bookie that are ignored before it is tried again
         self._lists_left: dict[int, int] = {}
 
     def __bool__(self) -> bool:
@@ -75,7 +75,7 @@ class Absences:
         self._lists_left[index] = (1 << min(returns, DOUBLINGS_MAX)) - 1
 
     def is_due(self, index: int) -> bool:
-        """Count a list of registered bookies that contains the bookie at `index`.
+        """Count a list of bookies that contains the bookie at `index`.
 
         Return whether to try this bookie now.
         """

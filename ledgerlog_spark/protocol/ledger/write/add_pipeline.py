@@ -104,7 +104,8 @@ class AddPipeline:
         last_add_confirmed: int,
         length: int,
         window: Window,
-        # whether runs have the flag RECOVERY_ADD, and the initial LAC in all headers (C10)
+        # whether all runs have the flag RECOVERY_ADD, and all their headers contain
+        # `last_add_confirmed` of this call as their LAC (PROTOCOL.md#C10)
         is_recovery: bool = False,
     ) -> None:
         self.ledger_id = ledger_id

@@ -139,7 +139,7 @@ class FailedBookies:
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's ensemble change. A call returns the metadata to write (PROTOCOL.md#B6)."""
+    """A writer's ensemble change. Calling it returns the metadata to write (PROTOCOL.md#B6)."""
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
@@ -179,7 +179,10 @@ class FragmentChange:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClose:
-    """A writer's close at its last add confirmed. A call returns the metadata (PROTOCOL.md#D3)."""
+    """A writer's close at its last add confirmed.
+
+    Calling it returns the metadata to write (PROTOCOL.md#D3).
+    """
 
     last_entry_id: int
     length: int

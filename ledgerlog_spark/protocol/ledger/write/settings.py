@@ -1,4 +1,4 @@
-"""The phases and limits of a writer, and the answers that end it."""
+"""The phases and limits of a writer, and the answers of bookies that end the writer."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class LedgerWriter(UpdatingMachine):
         settings: WriterSettings | None = None,
         absent: Collection[str] = (),
     ) -> None:
-        """Create a writer for the ledger with the metadata `created`, which is OPEN without entries.
+        """Create a writer for a ledger with the metadata `created`, which is OPEN without entries.
 
         `absent` contains bookies of the ensemble that were not registered when they were chosen. So
         the writer sends them nothing before they are registered (PROTOCOL.md#B21).
@@ -77,7 +77,7 @@ class LedgerWriter(UpdatingMachine):
         self.ensemble_changes = 0  # number of changes that are in the metadata
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
-        # confirms no runs in LISTING and CHANGING
+        # the pipeline confirms no runs in LISTING and CHANGING
         self._pipeline = AddPipeline(
             ledger_id=ledger_id,
             quorum=created.value.quorum,

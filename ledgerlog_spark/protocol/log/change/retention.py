@@ -138,7 +138,10 @@ class RetentionMachine(TruncateMachine):
         return offset if gone - kept else 0
 
     def _due_by_age(self, items: Sequence[Item], *, is_cut: bool) -> tuple[int, bool]:
-        """Return the end offset of the items that are too old, and whether unread items may be."""
+        """Return the end offset of the items that are too old.
+
+        Also return whether items that were not read may be too old.
+        """
         since_ms = self._now_ms - self._retention_ms
         younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
         self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1

@@ -200,7 +200,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
             if self._request.is_done_by(schema):
-                # An old head does not show whether a later commit replaced the columns (K11).
+                # An old head does not show whether a later commit replaced the columns
+                # (LOGS.md#K11).
                 nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
                 return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)

@@ -67,9 +67,9 @@ class EpochMachine(LogMachine[Joined]):
     """Makes a query run the current run of its producer, or fails if this is not allowed.
 
     Ends with `Finished(Joined)`, or with `Failed` and `ProducerFencedError` (a later run took
-    over), `StaleCheckpointError` (the batch id is lower than the last one, or belongs to another
-    query), `MetadataVersionError` (too many conflicts) or the store's errors. A take-over is
-    idempotent, so the machine can repeat it after an unknown outcome.
+    over), `StaleCheckpointError` (the batch id is below the last committed batch id, or belongs to
+    another query), `MetadataVersionError` (too many conflicts) or the store's errors. A take-over
+    is idempotent, so the machine can repeat it after an unknown outcome.
     """
 
     def __init__(

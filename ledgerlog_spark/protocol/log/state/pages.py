@@ -160,7 +160,7 @@ def select(
 ) -> tuple[T, ...]:
     """Return the records that cover keys in [first_key, end_key), in ascending order."""
     if first_key >= end_key:
-        return ()  # an empty version overlaps nothing, even inside a range
+        return ()  # an empty version has no records, even if its offset is inside a range
     first = bisect_right(records, first_key, key=kind.end_key)
     end = bisect_left(records, end_key, key=kind.first_key)
     return tuple(records[first:end])

@@ -133,7 +133,8 @@ class OpenLedger:
     """Offset of the first record. For the oldest open ledger, this offset is exact, and equal to
     the head's `end_offset`. For the younger open ledger, it is a lower bound, because this ledger
     is listed while records are still being appended to the older ledger (LOGS.md#J5)."""
-    opened_ms: int  # time at which the leader listed the ledger, by the store's clock, since 1970
+    opened_ms: int
+    """Time at which the leader listed the ledger, by the store's clock, ms since the epoch."""
 
 
 OPEN_LEDGERS_MAX = 2

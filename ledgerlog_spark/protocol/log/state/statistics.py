@@ -51,8 +51,8 @@ class ColumnStatistics:
 
     column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None  # at most each value; None if it is unknown or there are no values
-    maximum: Bound | None = None  # at least each value; None in the same cases
+    minimum: Bound | None = None  # <= every value; None if it is unknown or there are no values
+    maximum: Bound | None = None  # >= every value; None if it is unknown or there are no values
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
