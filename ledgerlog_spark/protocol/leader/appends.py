@@ -131,7 +131,7 @@ class LeaderAppends:
 
     @property
     def can_add(self) -> bool:
-        """Whether the window has room. The last append may exceed the window's size in bytes."""
+        """Whether the window has room. The last append in the window may exceed its byte limit."""
         pending = len(self._ordered) + len(self._waiting)
         return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
 

@@ -31,7 +31,7 @@ from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, Wire
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
-"""Maximum size of a body before compression. A larger size in a header is refused."""
+"""Maximum size of a body before compression. A header with a larger size is refused."""
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1

@@ -15,7 +15,7 @@ from ledgerlog_spark.retry import RetryPolicy
 
 
 class HeadLook:
-    """Reads the head after changes, one read at a time. After the last change, it always reads.
+    """Reads the head after changes, one read at a time. The last read begins after the last change.
 
     A failed read is retried without a limit, because a leader needs the store only for its next
     change of the list. If the head cannot be decoded, that change reports the error.

@@ -143,7 +143,10 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
-        """Drop the ledger, because it is older than `stagingTtlMs`. A retry creates a new one."""
+        """Drop the ledger, because it is older than `stagingTtlMs`.
+
+        The next attempt creates another ledger.
+        """
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:

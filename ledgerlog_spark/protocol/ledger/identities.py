@@ -37,8 +37,8 @@ class IdentitiesRead:
 
     Attributes:
         request: The number of the request.
-        identities: The identities of the bookies that have a cookie. None if the identities could
-            not be read.
+        identities: The identities of the bookies that have a cookie. This value is None if the
+            identities could not be read.
     """
 
     request: int

@@ -70,7 +70,8 @@ Step = tuple[UpdateEffects, UpdateResult | None]
 
 
 _COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length", "token")
-"""Returns the compared fields. Two metadata records with the same values in them count as equal."""
+"""Returns the fields that the loop compares. Two records of metadata count as equal if these fields
+are equal."""
 
 
 @dataclass(slots=True, eq=False)

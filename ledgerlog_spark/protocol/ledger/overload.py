@@ -66,7 +66,7 @@ class BusyBookies:
     def should_be_replaced(self, index: int) -> bool:
         """Whether to replace the bookie at `index`.
 
-        It is replaced if this bookie has refused adds for too long, and no other bookie is busy.
+        The bookie is replaced if it has refused adds for too long and no other bookie is busy.
         """
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0

@@ -1,7 +1,8 @@
 """Computes which bookies of an ensemble store an entry, and which answers of bookies are enough.
 
 A set of indexes of an ensemble is a bit mask: bit i is for index i. Entry ids of 2**31 and more
-need no special care, because Python integers do not overflow. (Apache casts the id to 32 bits.)
+need no special care, because Python integers do not overflow. (Apache BookKeeper casts the id to 32
+bits.)
 """
 
 from __future__ import annotations

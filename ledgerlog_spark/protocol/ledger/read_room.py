@@ -23,7 +23,8 @@ AHEAD_SIZE_BYTES_MAX = 32 << 20
 pending requests."""
 
 HEDGES_SPARED = 2
-"""Number of hedging requests for which room is kept free. They are sent if a bookie is slow."""
+"""Number of hedging requests for which room is kept free. A hedging request is sent to another
+bookie if a bookie is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ class ReadRoom:
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
         self.reserved_size_bytes = 0  # payload bytes that readers hold or may still receive
-        self.ahead_size_bytes = 0  # payload bytes of the readers without the turn, counted likewise
+        self.ahead_size_bytes = 0  # payload bytes of the readers without the turn, counted alike
         self._places: list[ReadPlace] = []
         self._is_offering = False
 

@@ -32,7 +32,8 @@ def in_preference(
     def order(name: str) -> tuple[bool, bool, float]:
         free = free_bytes[name]
         weight = usual if free is None else min(free, WEIGHT_TO_MEDIAN_MAX * usual)
-        # the bookie with the largest u^(1/w) is first; the logarithm of u^(1/w) cannot underflow
+        # With u = 1 - draw and w = weight, the bookie with the largest u^(1/w) is first. The key is
+        # the negative logarithm of u^(1/w), because a logarithm cannot underflow.
         key = -math.log(1 - draws[name]) / weight if weight > 0 else draws[name]
         return weight <= 0, name in avoided, key
 

@@ -253,7 +253,10 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _go_on_with(
         self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_sliced: bool
     ) -> list[m.Effect]:
-        """Request the remaining entries of a batch. A short answer does not show their absence."""
+        """Request the remaining entries of a batch.
+
+        An answer without these entries does not show that they are absent.
+        """
         has_entries = bool(event.entries) and event.code is Code.OK
         is_refused = is_sliced and self._slices is None and not has_entries
         if is_refused or has_entries:

@@ -360,5 +360,6 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
     RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
-"""The dispatch table of a recovery. It ignores late replies to an earlier attempt."""
+"""The handler of each event in each phase of a recovery. Late replies to an earlier attempt are
+ignored."""
 LedgerRecovery.table = RECOVERY_TABLE

@@ -79,7 +79,7 @@ class WriteBack:
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
-    # None until the first entry arrives, because the length in its header is needed
+    # created when the first entry arrives, because the length in its header is needed
     pipeline: AddPipeline | None = None
     _buffered: deque[m.StoredEntry] = field(default_factory=deque)
     _buffered_size_bytes: int = 0

@@ -21,7 +21,7 @@ is tried only at every 64th list of bookies."""
 
 
 class Absences:
-    """The absent bookies, by their indexes in the ensemble. They are some of the failed bookies."""
+    """The absent bookies, by their indexes in the ensemble. Each absent bookie has failed."""
 
     def __init__(self, quorum: Quorum, pipeline: AddPipeline, failed: FailedBookies) -> None:
         self._quorum = quorum
@@ -33,7 +33,7 @@ class Absences:
         self._lists_left: dict[int, int] = {}
 
     def __bool__(self) -> bool:
-        """Whether a bookie is absent."""
+        """Whether at least one bookie is absent."""
         return bool(self._lists_left)
 
     def __contains__(self, index: int) -> bool:

@@ -45,7 +45,7 @@ class FailedBookies:
         self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether an index waits for a replacement."""
+        """Whether at least one index waits for a replacement."""
         return bool(self.by_index)
 
     @property
@@ -57,8 +57,8 @@ class FailedBookies:
     def answers(self) -> tuple[tuple[str, Code], ...]:
         """The bookies that wait for a replacement, or have not answered since they failed.
 
-        Each bookie has the answer that made it fail. The newest failure of `codes` is last, because
-        messages show only the last bookies.
+        Each bookie is paired with the answer that made it fail. The newest failure of `codes` is
+        last, because messages show only the last bookies.
         """
         answered = [failed for failed in self.by_index.values() if failed[0] not in self.codes]
         return (*answered, *self.codes.items())
@@ -143,8 +143,8 @@ class FragmentChange:
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
-    # index -> bookie that was absent. If it is not empty, the new fragment may have the same
-    # ensemble (PROTOCOL.md#B20).
+    # index -> bookie that was absent. If this mapping is not empty, the new fragment may have the
+    # same ensemble as the last fragment (PROTOCOL.md#B20).
     returned: Mapping[int, str] = field(default_factory=dict)
 
     @property

@@ -177,7 +177,7 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
-        """Send nothing to the bookie for a while.
+        """Send nothing to the busy bookie until the retry. If it was busy too often, replace it.
 
         Refusals of runs that were sent together count as one refusal.
         """
@@ -330,7 +330,7 @@ class LedgerWriter(UpdatingMachine):
         return []
 
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
-        """Confirm with the other bookies. Later, list the bookies again."""
+        """Continue to confirm runs with the other bookies, and list the bookies again later."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.waiting if self._failed.rounds.get(i) == 1]

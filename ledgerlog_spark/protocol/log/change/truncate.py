@@ -44,8 +44,8 @@ class Truncated:
         unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
             the step has read.
         is_complete: Whether all items that had to be dropped were dropped.
-        next_due_ms: For retention, the time at which the next item becomes too old. None if no item
-            is ever dropped because of its age; the present time if `is_more_due`.
+        next_due_ms: For retention, the time at which the next item becomes too old. This is None if
+            no item is ever dropped because of its age, and the present time if `is_more_due`.
         is_more_due: For retention, whether items that were not read may be due now.
         untimed_to: For retention, the offset up to which the items contain no time of their rows.
     """

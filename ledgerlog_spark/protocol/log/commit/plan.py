@@ -38,12 +38,12 @@ class CommitRequest:
         ranges: The ranges to append, sorted by partition, then by their order in the partition.
         schema: The schema of the rows; empty for a log of records.
         schema_id: The log's id of `schema`; None when the log does not have this schema.
-        base_schema_id: The log's current schema when the job was planned.
-        planned_version: The log's version when the job was planned.
+        base_schema_id: Id of the log's current schema at the time when the job was planned.
+        planned_version: The log's newest version at the time when the job was planned.
         overwrite_if_changed: Whether an overwrite also replaces rows that were committed after the
             job was planned.
         expected_version: The version that the log must have when the batch is committed, even if
-            the batch has no rows. None if the caller requires no version.
+            the batch has no rows. This is None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. If so, `schema` replaces the
             schema of the new log, and is committed even if the batch has no rows.
 
@@ -153,8 +153,9 @@ def plan_commit(
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. The job's schema
-            does not fit the log any more, or the job's overwrite would replace rows of that commit.
+        ConcurrentCommitError: Another commit followed after the job was planned. Because of that
+            commit, the job's schema does not match the log's schema any more, or the job's
+            overwrite would replace rows of that commit.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE

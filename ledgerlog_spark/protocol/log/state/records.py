@@ -35,14 +35,20 @@ T = TypeVar("T")
 
 
 class LogKind(IntEnum):
-    """Who writes to a log: one leader, or jobs with commits. This is set at the log's creation."""
+    """Who writes to a log: one leader, or jobs with commits.
+
+    The kind of a log is set when the log is created, and never changes.
+    """
 
     LEADER = 1
     TRANSACTIONAL = 2
 
 
 class LogContent(IntEnum):
-    """What an entry of a log contains. This is set at the log's creation."""
+    """What the entries of a log contain.
+
+    The content of a log is set when the log is created, and never changes.
+    """
 
     RECORDS = 1
     ROWS = 2
