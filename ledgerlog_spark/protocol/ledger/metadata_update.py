@@ -1,4 +1,4 @@
-"""Makes one change of the ledger metadata by compare-and-swap, until its outcome is known.
+"""Repeats one change of the ledger metadata by compare-and-swap, until its outcome is known.
 
 `MetadataUpdate` is a loop that proposes a change. After a conflict, the loop loads the metadata and
 proposes the change again. If the outcome of a write is unknown, the loop loads the metadata after a

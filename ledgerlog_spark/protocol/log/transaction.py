@@ -209,7 +209,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _count_attempt(self) -> None:
-        """Begin another attempt, unless the limit is reached."""
+        """Take the token of the next attempt. Raise an error if the limit is reached."""
         self._attempts += 1
         self._next_token()
         if self._attempts >= ATTEMPTS_MAX:

@@ -242,7 +242,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             if is_sliced:
-                self._slices = None  # a bookie of the ledger does not support READ_SLICES
+                self._slices = None  # a bookie does not support READ_SLICES
             else:
                 self._takes_batches = False
         effects: list[m.Effect] = []

@@ -249,9 +249,10 @@ class AddPipeline:
         return self._send_missing(index)
 
     def leave_out(self, index: int) -> None:
-        """Send nothing to the bookie at `index` until `replace` or `resend`, and keep no runs.
+        """Send nothing to the bookie at `index` until `replace` or `resend`.
 
-        From now on, only the ids of confirmed entries that it lacks are stored (PROTOCOL.md#A11).
+        From now on, no confirmed run is kept for this bookie. Only the ids of the confirmed entries
+        that it lacks are stored (PROTOCOL.md#A11).
         """
         self.suspend(index)
         self._absent |= 1 << index

@@ -177,7 +177,7 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
-        """Send nothing to the busy bookie until the retry. If it was busy too often, replace it.
+        """Send nothing to the busy bookie until its retry, or replace it after many refusals.
 
         Refusals of runs that were sent together count as one refusal.
         """

@@ -1,6 +1,6 @@
 """Reads those records of a head's sequence that cover given keys, in at most two rounds of reads.
 
-The first round reads index pages, the second round reads pages.
+If there are index pages for these keys, the first round reads them. The last round reads pages.
 """
 
 from __future__ import annotations
