@@ -41,9 +41,9 @@ The asyncio client and the simulator are hosts. Every host follows this contract
    entries.
 7. Machines iterate over collections only in a defined order. So the same events give the same
    effects in every process.
-8. The machine knows the limits for adds, and `can_add` shows whether these limits allow another
-   add. If the host sends `AddRequested` when `can_add` is false, the machine raises
-   `LocalProtocolError`, because the caller has a bug.
+8. The machine has limits for adds, and `can_add` shows whether these limits allow another add. If
+   the host sends `AddRequested` when `can_add` is false, the machine raises `LocalProtocolError`,
+   because the caller has a bug.
 9. An `AssertionError` from a machine shows a bug of ledgerlog. The host then fails the handle with
    `InternalError`, treats the outcome of each pending request as unknown, and never calls that
    machine again. Some errors of the metadata store have no matching reply event, for example a

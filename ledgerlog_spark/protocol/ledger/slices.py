@@ -15,7 +15,7 @@ _ENTRY_HEAD_SIZE_BYTES = 4
 
 @runtime_checkable
 class SliceSource(Protocol):
-    """Knows which ranges of bytes of each entry are wanted, and checks the received bytes."""
+    """Determines the wanted ranges of bytes of each entry, and checks the received bytes."""
 
     def ranges_of(self, entry_id: int) -> Sequence[tuple[int, int]]:
         """Return the wanted ranges of an entry: the offset in the payload and the length of each.

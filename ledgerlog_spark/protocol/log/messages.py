@@ -110,7 +110,7 @@ class TimeNeeded(Enum):
 
     NONE = "the reply contains no time"
     RECENT = "the time is computed from the last answer of the store, for the time of a change"
-    EXACT = "the time is read from the store, and determines what is deleted by age"
+    EXACT = "the time is read from the store, for deletion by age"
 
 
 @dataclass(frozen=True, slots=True)

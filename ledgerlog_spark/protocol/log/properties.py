@@ -114,7 +114,7 @@ class LogProperties:
             return self
 
     def to_mapping(self) -> dict[str, str]:
-        """Return what a head stores: the properties that differ from their defaults, by option."""
+        """Return the properties that a head stores, by option: all except default values."""
         defaults = LogProperties().to_full_mapping()
         mine = self.to_full_mapping()
         return {option: value for option, value in mine.items() if value != defaults[option]}

@@ -16,8 +16,8 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 
 DOUBLINGS_MAX = 6
-"""Maximum number of times that the wait is doubled. After so many returns without success, a bookie
-is tried only at every 64th list of bookies."""
+"""Maximum number of times that the wait is doubled. After this number of returns without success, a
+bookie is tried only at every 64th list of bookies."""
 
 
 class Absences:

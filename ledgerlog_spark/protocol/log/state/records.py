@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 
 class LogKind(IntEnum):
-    """Who writes to a log: one leader, or jobs with commits.
+    """The kind of the writers of a log: one leader, or jobs with commits.
 
     The kind of a log is set when the log is created, and never changes.
     """
