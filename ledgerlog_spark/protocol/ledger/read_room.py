@@ -3,8 +3,8 @@
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
 reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all readers
 together. One reader has the *turn*: the consumer takes the entries of this reader. All other
-readers together have a smaller limit, and they wait when there is no room. So they never make the
-reader with the turn wait.
+readers together have a smaller limit, and they wait when they have reached it. So they never make
+the reader with the turn wait.
 """
 
 from __future__ import annotations
@@ -128,7 +128,10 @@ class ReadPlace:
             self._on_room()
 
     def take_turn(self) -> None:
-        """Record that the consumer takes the entries of this range from now on. Idempotent."""
+        """Record that the consumer takes the entries of this range from now on.
+
+        Further calls have no effect.
+        """
         if not self.has_turn:
             self.has_turn = True
             self._room.ahead_size_bytes -= self._reserved_size_bytes
@@ -138,8 +141,8 @@ class ReadPlace:
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
         """Whether the reader may hold `size_bytes`, including the answer to its next request.
 
-        `spared_size_bytes` stay free for hedging requests. A reader that got no room is notified
-        when there may be room.
+        `spared_size_bytes` of the room stay free for hedging requests. A reader that got no room is
+        notified when there may be room.
         """
         room = self._room
         more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes
@@ -155,6 +158,6 @@ class ReadPlace:
         return fits
 
     def leave(self) -> None:
-        """Record that the range has ended. Idempotent."""
+        """Record that the range has ended. Further calls have no effect."""
         self.end()
         self._room.forget(self)

@@ -1,4 +1,4 @@
-"""The base of the log's machines: requests, replies, failures, and reads of a head and its pages.
+"""The base class of the log's machines, which handles replies and reads a head and its pages.
 
 Pages are immutable, but a page is deleted some time after its records were merged into a larger
 page. So if a page is missing, the machine reads the head again, because the records are then in

@@ -242,7 +242,7 @@ def _integer(option: str, text: str) -> int:
 
 
 class PropertiesMachine(HeadTransaction[dict[str, str]]):
-    """Changes the properties of a log after its creation, without a new version (LOGS.md#U9).
+    """Changes the properties of an existing log, and creates no version (LOGS.md#U9).
 
     Ends with `Finished(dict)`, the user's properties after the change. Fails with
     `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.

@@ -125,7 +125,10 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the fenced bookie of the next batch reported a last entry before `entry_id`."""
+        """Whether the bookie that gets the next batch has no entry from `entry_id` on.
+
+        The bookie reported its last entry when it was fenced.
+        """
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:

@@ -45,7 +45,7 @@ compression, including the properties (up to 2 KiB) and the names."""
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page and the kind of its records."""
+    """A page to read, and the kind of its records."""
 
     kind: RecordKind[Any]
     ref: PageRef
