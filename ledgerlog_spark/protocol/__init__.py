@@ -14,8 +14,8 @@ docs/PROTOCOL.md lists the numbered rules.
 - `ledger`: the machines of one ledger. `log`: the machines that read or change a log's state in the
   metadata store, with one pending request at a time. `leader`: the writer of a leader log.
   `placement`: chooses the bookies of an ensemble. `autorecovery`: maintains the number of copies.
-- `dispatch`: tables of phases and events. `request_numbers`: one sequence of numbers for a machine
-  and its parts.
+- `dispatch`: tables that map a phase and an event to a method. `request_numbers`: one sequence of
+  numbers for a machine and its parts.
 
 A machine consists of smaller parts that do not depend on the machine: `AddPipeline` (the runs of
 one ensemble), `MetadataUpdate` (one compare-and-swap loop), `RecoveryTail` (writes back the entries
@@ -26,24 +26,24 @@ fails.
 
 The asyncio client and the simulator are hosts. Every host follows this contract:
 
-1. Each request effect is answered by exactly one reply event: the answer, an error or the
-   deadline, whichever is first. The host drops later answers to the same request.
+1. The host answers each request effect with exactly one reply event: the answer, an error, or the
+   end of the deadline, whichever is first. The host drops later answers to the same request.
 2. A reply repeats the `request` number of its request. Each request that is sent to one bookie at
-   one index has its own number. So an old answer never counts for a bookie that has returned at
-   another index.
+   one index of the ensemble has its own number. So if a bookie has left the ensemble and returned
+   at another index, an old answer is never taken for an answer to a new request.
 3. The host performs the effects in their order, after `handle` has returned. Replies pass through a
    queue on one thread, so two calls of `handle` never overlap.
 4. Machines never read time. The host keeps the deadlines of requests. A machine that needs to wait
    sends `StartTimer`. The host may add jitter to this wait, but must not shorten it.
-5. Machines draw no random numbers. The host shuffles the candidates of `BookiesListed`.
+5. Machines use no random numbers. The host shuffles the candidates in `BookiesListed`.
 6. Payloads are buffers that machines pass by reference. A payload never changes while its run is
    pending. The host builds headers and digests once for each run, and verifies them when it reads
    entries.
 7. Machines iterate over collections only in a defined order. So the same events give the same
    effects in every process.
-8. The machine holds the limits, and `can_add` shows whether they allow an add. If the host sends
-   `AddRequested` when `can_add` is false, the machine raises `LocalProtocolError`, because the
-   caller has a bug.
+8. The machine has limits for adds, and `can_add` shows whether these limits allow another add. If
+   the host sends `AddRequested` when `can_add` is false, the machine raises `LocalProtocolError`,
+   because the caller has a bug.
 9. An `AssertionError` from a machine shows a bug of ledgerlog. The host then fails the handle with
    `InternalError`, treats the outcome of each pending request as unknown, and never calls that
    machine again. Some errors of the metadata store have no matching reply event, for example a

@@ -25,7 +25,7 @@ F = TypeVar("F")
 
 
 class Unhandled(Enum):
-    """Why an event has no handler in a phase."""
+    """What `handle` does with an event that has no handler in a phase."""
 
     IGNORED = "ignored"
     """The reply arrives too late to matter, so the machine ignores it."""
@@ -67,7 +67,7 @@ def on_each(
 def row(
     *handled: Handled[M, F], ignored: tuple[type, ...] = (), refused: tuple[type, ...] = ()
 ) -> Row[M, F]:
-    """The row of one phase. A handler has priority over `ignored` and `refused`."""
+    """Return the row of one phase. A handler has priority over `ignored` and `refused`."""
     return {
         **dict.fromkeys(ignored, IGNORED),
         **dict.fromkeys(refused, REFUSED),

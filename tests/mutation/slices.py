@@ -53,7 +53,7 @@ MUTATIONS = [
     Mutation(
         "slices_are_read_although_a_bookie_refuses_them",
         READER,
-        "                self._slices = None  # a bookie of the ledger lacks READ_SLICES\n",
+        "                self._slices = None  # a bookie does not support READ_SLICES\n",
         "                pass\n",
         "a ledger with one older bookie is read entry by entry",
     ),

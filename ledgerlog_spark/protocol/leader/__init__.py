@@ -29,10 +29,11 @@ checks whether it still leads the log, and then recovers the ledger (LOGS.md#J15
 
 - `leader`: the machine and its table of handlers. `messages`: its phases, limits, events and
   effects.
-- `opening`: makes a client the leader. `claim`: the claim of an opener. `candidacy`: its node.
-- `standing`: the check after a fence. `look`: reads of the head after a change. `appends`: appends
-  that are not acknowledged yet.
+- `opening`: makes a client the leader. `claim`: stores the claim of an opener in the head.
+  `candidacy`: maintains the candidate node of a client.
+- `standing`: checks after a fence whether the leader still leads. `look`: reads the head after each
+  change. `appends`: appends that are not acknowledged yet.
 - `rolling`: the ledgers of a leader. `list`: the changes that a leader makes to the log's list.
 - `attempts`: delays between attempts, and deletions of ledgers.
-- `entry`: an entry as bytes.
+- `entry`: encodes and decodes an entry.
 """

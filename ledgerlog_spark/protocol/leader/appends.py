@@ -1,8 +1,8 @@
 """Appends of a leader that are not acknowledged yet, in the order of their offsets (LOGS.md#J7-J9).
 
-An append first waits. Then it is assigned to one ledger, with the entry id in `AppendEntry`. An
-append is acknowledged when this append and all earlier appends are confirmed. If the ledger is
-closed without the append, the append waits again and keeps its offset.
+An append first waits in a queue. Then it is assigned to a ledger, and gets the entry id in
+`AppendEntry`. An append is acknowledged when this append and all earlier appends are confirmed. If
+the ledger is closed without the append, the append waits again and keeps its offset.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class LeaderLedger:
     fence: LedgerLogError | None = None
     """The error of the writer if another client fenced, closed or deleted the ledger."""
     may_recover: bool = False
-    """Whether this leader still led the log after the ledger was fenced (LOGS.md#J15)."""
+    """Whether this leader may recover the fenced ledger, because it still led the log after the
+    fence (LOGS.md#J15)."""
     end: LedgerEnd | None = None
     """The contents of the ledger; None until this leader has closed the ledger."""
 
@@ -78,7 +79,7 @@ class LeaderLedger:
         return self.fence is not None and not self.may_recover and self.end is None
 
     def close_at(self, last_entry_id: int, size_bytes: int) -> None:
-        """Record that the ledger is closed at its last confirmed entry."""
+        """Note that the ledger was closed at its last confirmed entry."""
         assert last_entry_id < self.entries, (self, last_entry_id)
         assert last_entry_id == self.last_confirmed, (self, last_entry_id)
         self.end = LedgerEnd(
@@ -130,7 +131,7 @@ class LeaderAppends:
 
     @property
     def can_add(self) -> bool:
-        """Whether the window has room. The last append may exceed the window's size in bytes."""
+        """Whether the window has room. The last append in the window may exceed its byte limit."""
         pending = len(self._ordered) + len(self._waiting)
         return pending < self._window.entries_max and self._size_bytes < self._window.size_bytes_max
 
@@ -145,7 +146,7 @@ class LeaderAppends:
         return bool(self._ordered)
 
     def deposed(self, reason: LedgerLogError) -> LeaderDeposedError:
-        """The error of this leader, if the error `reason` shows that another leader took over.
+        """Return the error of this leader after `reason` has shown that another leader took over.
 
         The message of `reason` is for users of single ledgers, so this error has another message.
         """
@@ -166,7 +167,7 @@ class LeaderAppends:
         )
 
     def lost(self, ledger: LeaderLedger, last_entry_id: int) -> DataLossError:
-        """The error of this leader if its ledger was closed before an acknowledged entry."""
+        """Return the error of this leader if its ledger was closed before an acknowledged entry."""
         return DataLossError(
             f"ledger {ledger.ledger_id} of log {self._log!r} was closed at entry {last_entry_id}, "
             f"although entry {ledger.last_confirmed} was acknowledged: an operator must inspect "
@@ -179,7 +180,7 @@ class LeaderAppends:
         )
 
     def deleted(self) -> LogNotFoundError:
-        """The error of this leader after its log was deleted."""
+        """Return the error of this leader after its log was deleted."""
         return LogNotFoundError(
             f"log {self._log!r} and its records up to offset {self.end_offset} were deleted while "
             "this process led the log: open it with lead=True again to create a new log",
@@ -190,7 +191,7 @@ class LeaderAppends:
         )
 
     def stopped(self, error: LedgerLogError) -> LeaderStopped:
-        """The last indication, with the appends that are not acknowledged but may be in the log."""
+        """Return the last indication of this leader, which has stopped because of `error`."""
         return LeaderStopped(
             error,
             end_offset=self.end_offset,
@@ -265,7 +266,7 @@ class LeaderAppends:
         return acknowledged
 
     def _acknowledge_oldest(self) -> AppendsAcknowledged:
-        """Acknowledge the oldest confirmed appends, up to the last one in the same ledger."""
+        """Acknowledge the oldest append, and the confirmed appends after it in the same ledger."""
         ordered = self._ordered
         first = last = ordered[0]
         ledger = first.ledger

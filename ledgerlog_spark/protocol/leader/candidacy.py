@@ -1,4 +1,4 @@
-"""Keeps the candidate node of a client that opens or leads a log (LOGS.md#J14)."""
+"""Maintains the candidate node of a client that opens or leads a log (LOGS.md#J14)."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class LeaderCandidacy:
         self._is_due = False
 
     def on_session_replaced(self) -> list[LogRequest[Any] | StartTimer]:
-        """Record that the store deleted the node. Return the request for another node."""
+        """Note that the store deleted the node. Return the request that creates it again."""
         self._is_due = True
         return self.begin()
 
     def begin(self) -> list[LogRequest[Any] | StartTimer]:
-        """Request the node if it is due and no attempt runs."""
+        """Request the node if it must be created and no attempt runs."""
         if not self._is_due or not self.attempts.is_idle:
             return []
         self._is_due = False

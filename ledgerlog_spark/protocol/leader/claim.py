@@ -1,8 +1,8 @@
 """Claims a leader log before any of its ledgers is sealed (LOGS.md#J14).
 
-The claim in the head is the token of one client. A leader whose ledger was fenced reads the claim:
-if the claim is still its own, no other client takes over the log. Without the claim, a leader and
-an opener would fence each other's ledgers forever.
+The claim in the head is the token of one client. A leader whose ledger was fenced reads the claim.
+If the claim is still the token of this leader, no other client takes over the log. Without the
+claim, a leader and an opener would fence each other's ledgers forever.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 
 def check_claim(log: str, head: LogHead, claim: str) -> None:
-    """Raise LeaderDeposedError if the head contains another claim than this opener's claim."""
+    """Raise LeaderDeposedError unless the head contains the claim of this opener."""
     if claim_of(head) == claim:
         return
     raise LeaderDeposedError(
@@ -35,9 +35,9 @@ def check_claim(log: str, head: LogHead, claim: str) -> None:
 class OpenerClaim(HeadTransaction[LogHead]):
     """Stores the claim of an opener in the head, in place of any earlier claim, but only once.
 
-    Before the claim, the opener joins the candidates. Ends with the head that has the claim. Fails
-    with `LeaderDeposedError` if another client replaced the claim already, and with the errors of
-    `LeaderOpening`.
+    Before the opener stores the claim, it joins the candidates. Ends with the head that contains
+    the claim. Fails with `LeaderDeposedError` if another client has already replaced the claim, and
+    with the errors of `LeaderOpening`.
     """
 
     def __init__(self, log: str, *, claim: str, token: str, numbers: RequestNumbers) -> None:
@@ -48,7 +48,7 @@ class OpenerClaim(HeadTransaction[LogHead]):
         """The claim that the newest attempt replaces; None before the first attempt."""
 
     def steps(self) -> Steps[LogHead]:
-        """The steps of this transaction, for the machine of the opening."""
+        """Return the steps of this transaction, for the machine of the opening."""
         return self._run()
 
     def _plan(self, head: LogHead) -> Plan[LogHead]:
@@ -66,7 +66,7 @@ class OpenerClaim(HeadTransaction[LogHead]):
         return rewritten(with_claim(head, self._claim), lambda new: new)
 
     def _join(self) -> Steps[None]:
-        """Join the candidates, unless this opener has joined them. `GONE`: the log is deleted."""
+        """Join the candidates, unless this opener has joined them or the log was deleted."""
         if self._has_joined:
             return
         reply = yield from self._reply_to(JoinCandidates(self._claim))

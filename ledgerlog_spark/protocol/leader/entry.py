@@ -1,4 +1,6 @@
-"""An entry of a leader log as bytes (LOGS.md#formats, LOGS.md#G10).
+"""Encodes and decodes an entry of a leader log (LOGS.md#formats, LOGS.md#G10).
+
+An entry begins with this header:
 
     2s   magic b"LE"
     u8   format: 1
@@ -29,7 +31,7 @@ from ledgerlog_spark.errors import LocalProtocolError, MetadataFormatError, Wire
 from ledgerlog_spark.protocol.ledger.messages import Payload
 
 BODY_SIZE_BYTES_MAX = 16 << 20
-"""Maximum size of a body before compression. A larger size in a header is refused."""
+"""Maximum size of a body before compression. A header with a larger size is refused."""
 
 COUNT_MAX = (1 << 31) - 1
 OFFSET_END = (1 << 63) - 1
@@ -67,7 +69,7 @@ class LeaderEntryHeader:
 
 
 def encode_entry_header(header: LeaderEntryHeader) -> bytes:
-    """The header as it is stored before the body."""
+    """Encode the header, which is stored before the body."""
     wrong = _what_is_wrong(header)
     if wrong:
         raise LocalProtocolError(f"an entry of a leader log cannot have {wrong}: split it")
@@ -106,12 +108,12 @@ def decode_entry_header(entry: Payload) -> LeaderEntryHeader:
 
 
 def encode_records(records: Sequence[Payload]) -> bytes:
-    """The uncompressed body of an entry with these records: all lengths, then all records."""
+    """Return the uncompressed body of an entry: the lengths of all records, then all records."""
     return b"".join((pack(f">{len(records)}i", *map(len, records)), *records))
 
 
 def split_records(body: Payload, count: int) -> list[memoryview]:
-    """The records of an uncompressed body, as views into it."""
+    """Return the records of an uncompressed body, as views into the body."""
     start = count * _LENGTH_SIZE_BYTES
     if count < 1 or start > len(body):
         raise WireFormatError(f"a body of {len(body)} bytes cannot have {count} records")

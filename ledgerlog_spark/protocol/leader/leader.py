@@ -2,8 +2,8 @@
 
 `LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
 the current ledger and acknowledges the appends in order. It rolls to new ledgers, closes the old
-ledgers and updates the list in the head. When a ledger was fenced, it recovers this ledger and
-continues, unless another client takes the log over. Then it stops forever.
+ledgers and updates the list in the head. When another client has fenced a ledger, the leader stops
+forever if the other client takes the log over. Otherwise it recovers the ledger and continues.
 
 After an event, `_advance` starts all operations that are due and do not run yet. At most one
 creation, one close and one change of the list run at the same time.
@@ -40,7 +40,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadTransaction
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 _TOKENS_OF_A_CHANGE = 1_000
-"""Number of tokens for one change of the list; each attempt of the change uses one."""
+"""Number of tokens for one change of the list; each attempt of the change uses one token."""
 
 
 class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
@@ -61,15 +61,15 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         # the machine that opens the log; it has ended before this machine is LEADING
         self._opening = LeaderOpening(log, claim=token, token=self._take_token(), numbers=numbers)
         self._list: HeadTransaction[LogHead] = self._opening  # the newest change of the list
-        self._change: Change | None = None  # stays until an attempt settles it (LOGS.md#J4)
-        # `_closing` and `_creating` number their requests; the machines number the others.
+        self._change: Change | None = None  # set until its outcome is known (LOGS.md#J4)
+        # `_closing` and `_creating` number their requests; the machines number all other requests.
         attempts = [Attempts(retry, numbers) for _ in range(3)]
         self._closing, self._creating, self._listing = attempts
         self._look = HeadLook(log, retry, numbers)
         self._standing = LeaderStanding(log, claim=token, policy=retry, numbers=numbers)
         self._attempts = [*attempts, self._standing.attempts]  # limited if appends wait
         self._to_close: LeaderLedger | None = None  # the ledger that `_closing` closes
-        self._open_timer = 0  # set in OPENING
+        self._open_timer = 0  # number of the timer that limits the time in OPENING
         self._age = AgeTimer(numbers)
         self._drops = LedgerDrops(numbers)
         self._is_unsure = False  # an attempt at `_change` may have changed the list
@@ -135,12 +135,12 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         return [*self._drops.begin(self._opening.unlisted_ledger), self._appends.stopped(error)]
 
     def _on_broken_early(self, event: lm.LedgerBroken) -> list[lm.LeaderEffect]:
-        """Record that a ledger is broken; its `LedgerCreated` may not have arrived yet."""
+        """Note that a ledger is broken; its `LedgerCreated` may not have arrived yet."""
         self._broken_early[event.ledger_id] = event.error
         return []
 
     def _break(self, ledger: LeaderLedger, error: LedgerLogError | None) -> None:
-        """Record the failure of the ledger's writer, if `error` is not None."""
+        """Note that the ledger's writer failed, if `error` is not None."""
         ledger.is_broken = ledger.is_broken or error is not None
         if isinstance(error, lm.LOST) and ledger.end is None:
             ledger.fence = error
@@ -307,7 +307,7 @@ class LeaderLog(TableMachine[lm.LeaderEvent, lm.LeaderEffect]):
         return [*self._candidacy.on_session_replaced()]
 
     def _on_joined(self, event: lm.CandidatesJoined) -> list[lm.LeaderEffect]:
-        if self._list.awaits(event):  # only an opening joins
+        if self._list.awaits(event):  # the reply to a request of an opening
             return self._on_reply(event)
         return [*self._candidacy.handle(event)]
 

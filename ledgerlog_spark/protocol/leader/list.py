@@ -1,4 +1,4 @@
-"""How a leader changes the list in the head of its log (LOGS.md#J1-J5).
+"""Changes the list in the head of a leader log (LOGS.md#J1-J5).
 
 The list consists of items (closed ledgers), followed by at most two open ledgers. A change turns
 the oldest open ledgers into items after they have been closed. It may also add one new open ledger.
@@ -28,19 +28,19 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, HeadTransaction
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 Closed = Mapping[int, LedgerEnd]
-"""Closed ledgers and their contents, in the order of the list. In the list, these ledgers are still
-open."""
+"""Maps closed ledgers to their contents, in the order of the list. The list still names these
+ledgers as open ledgers."""
 
 
 def list_change(
     head: LogHead, closed: Closed, added: int | None, now_ms: int
 ) -> HeadChange[LogHead]:
-    """The change that turns the `closed` ledgers into items, and adds the ledger `added`.
+    """Return the change that turns the `closed` ledgers into items, and adds the ledger `added`.
 
     `closed` contains the oldest open ledgers of the list. The added ledger follows the other open
-    ledgers. If `added` is None, no ledger is added. Closed ledgers without entries leave the list.
-    Raises DataLossError if a closed ledger does not begin at the end of the previous ledger
-    (LOGS.md#J6).
+    ledgers. If `added` is None, no ledger is added. Closed ledgers without entries are removed from
+    the list. Raises DataLossError if a closed ledger does not begin at the end of the previous
+    ledger (LOGS.md#J6).
     """
     assert open_ids(head)[: len(closed)] == tuple(closed)
     schema_id = head.schema_id if head.content is LogContent.ROWS else NO_SCHEMA
@@ -78,7 +78,7 @@ def list_change(
 
 
 def _checked_end(head: LogHead, items: tuple[Item, ...]) -> int:
-    """The end offset of the list with these new items."""
+    """Return the end offset of the list with these new items. Raise an error if it has a gap."""
     offset = head.end_offset
     for item in items:
         if item.first_offset != offset:
@@ -96,20 +96,22 @@ def _checked_end(head: LogHead, items: tuple[Item, ...]) -> int:
 
 
 def open_ids(head: LogHead) -> tuple[int, ...]:
-    """The ids of the open ledgers of a leader log, oldest first."""
+    """Return the ids of the open ledgers of a leader log, oldest first."""
     return tuple(ledger.ledger_id for ledger in head.open_ledgers)
 
 
 class ListChange(HeadTransaction[LogHead]):
-    """One change of the list by the current leader; ends with `Finished(LogHead)`.
+    """Makes one change of the list for the current leader; ends with `Finished(LogHead)`.
 
     After a lost reply, the plan compares the open ledgers in the head with the open ledgers before
-    and after the change. The comparison shows whether the change was made: only this leader lists
-    its ledgers, and another leader removes them only when it takes over (LOGS.md#J2, LOGS.md#J4).
+    and after the change. The comparison shows whether the change was made, because only this leader
+    lists its ledgers, and another leader removes them only when it takes over (LOGS.md#J2,
+    LOGS.md#J4).
 
     Fails with `LeaderDeposedError` when the head contains another leader's list, so that no attempt
-    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted.
-    Another ledger is then needed. Other failures are `LogNotFoundError` and the store's errors.
+    can succeed any more. Fails with `LedgerNotFoundError` when the ledger to add was deleted. In
+    this case, another ledger is needed. Other failures are `LogNotFoundError` and the store's
+    errors.
     """
 
     def __init__(
@@ -122,7 +124,7 @@ class ListChange(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` are the open ledgers before the change, oldest first.
+        """`mine` contains the leader's open ledgers before the change, oldest first.
 
         `closed` contains the first ledgers of `mine`. `added` is the ledger to list, or None.
         """

@@ -15,7 +15,7 @@ from ledgerlog_spark.retry import RetryPolicy
 
 
 class HeadLook:
-    """Reads the head after changes, with one read at a time. The last change is followed by a read.
+    """Reads the head after changes, one read at a time. The last read begins after the last change.
 
     A failed read is retried without a limit, because a leader needs the store only for its next
     change of the list. If the head cannot be decoded, that change reports the error.
@@ -30,11 +30,11 @@ class HeadLook:
         self._is_due = False  # the head has changed since the newest read began
 
     def on_change(self) -> None:
-        """Record that the head has changed, or may have changed."""
+        """Note that the head has changed, or may have changed."""
         self._is_due = True
 
     def begin(self) -> list[LogRequest[Any] | StartTimer]:
-        """Start a read if one is due and none runs."""
+        """Start a read of the head if a read is due and no read runs."""
         is_looking = self.newest is not None and not self.newest.has_ended
         if not self._is_due or is_looking or not self.attempts.is_idle:
             return []
@@ -47,7 +47,7 @@ class HeadLook:
         return self.newest is not None and self.newest.awaits(reply)
 
     def handle(self, reply: Any) -> list[LogRequest[Any] | StartTimer]:
-        """Take the reply to the pending request."""
+        """Take the reply to the pending request, and return the next effects."""
         assert self.newest is not None
         return self._step(*self.newest.handle(reply))
 

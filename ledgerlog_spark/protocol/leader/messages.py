@@ -12,7 +12,7 @@ effects:
   `LeaderStopped`. Requests that are still pending at this time also get replies. After such a late
   reply, the machine can drop a ledger that it does not need.
 
-Duties of the host for the writer of each ledger that `CreateLedger` made:
+Duties of the host for the writer of each ledger that `CreateLedger` created:
 
 1. The host passes on each `EntriesConfirmed` in sequence, and before a later `LedgerBroken` or
    `CloseAnswered` of the same ledger. The host never confirms an entry that the writer withdrew.
@@ -102,8 +102,8 @@ class CloseLedger:
     """Close a ledger of this leader at its last add confirmed. The reply is `CloseAnswered`.
 
     The machine requests the close when no entry of the ledger is pending, or after `LedgerBroken`.
-    After `LedgerBroken`, the close cuts off the pending entries. After an error that is not in
-    `LOST`, the machine may request the close of the same ledger again.
+    After `LedgerBroken`, the ledger is closed without the pending entries. After an error that is
+    not in `LOST`, the machine may request the close of the same ledger again.
     """
 
     request: int
@@ -144,7 +144,10 @@ class ReadCandidate(LogRequest["CandidateRead"]):
 
 @dataclass(frozen=True, slots=True)
 class Pause(LogRequest[TimerFired]):
-    """Wait. A request of a machine inside a leader; the leader replaces it with a `StartTimer`."""
+    """Wait for this time. Only a machine inside a leader sends this request.
+
+    The leader replaces it with a `StartTimer`.
+    """
 
     delay_ms: int
 
@@ -270,7 +273,7 @@ class LedgerEnd:
         return self.last_entry_id == NO_ENTRY
 
     def item(self, ledger_id: int, schema_id: int) -> Item:
-        """The item for all entries of the ledger, which has at least one entry."""
+        """Return the item for all entries of the ledger, which has at least one entry."""
         return Item(
             ledger_id=ledger_id,
             first_entry_id=0,
@@ -372,10 +375,11 @@ class LeaderStopped:
     """The offset after the last acknowledged record. Records with lower offsets are in the log,
     unless the log was deleted."""
     first_unknown_append: int | None
-    """The oldest append that was not acknowledged but may be in the log; None if there is none."""
+    """Number of the oldest append that was not acknowledged but may be in the log; None if there is
+    no such append."""
     first_unsent_append: int
-    """The first append that was not sent or was cut off. This append and all later appends are
-    certainly not in the log."""
+    """Number of the first append that was not sent, or whose ledger was closed without it. This
+    append and all later appends are certainly not in the log."""
 
 
 ListReply = Synced | HeadRead | PagesRead | PagesWritten | Written

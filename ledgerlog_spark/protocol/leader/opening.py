@@ -39,7 +39,7 @@ _PHASES: dict[type[Any], str] = {
     CreateLedger: "creating a ledger",
     DropLedger: "deleting a ledger that can no longer be listed",
 }
-"""For each type of request, the step of the opening while such a request is pending."""
+"""Names of the steps of the opening, by the type of the request that is pending in the step."""
 
 
 class LeaderOpening(HeadTransaction[LogHead]):
@@ -61,7 +61,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         self._ends: dict[int, LedgerEnd] = {}
         self._own: int | None = None
         self._compared: Version | None = None
-        """The version of the head that the newest attempt compares when it lists `_own`."""
+        """The version that the head must have for the newest attempt to list `_own`."""
         self._missed: Version | None = None
         """The version of a head that listed a deleted ledger."""
 
@@ -143,7 +143,10 @@ class LeaderOpening(HeadTransaction[LogHead]):
         return self._list_own(head, closed)
 
     def _on_unlistable(self, _: HeadChange[LogHead]) -> Steps[None]:
-        """Drop the ledger, because it is older than `stagingTtlMs`. A retry creates another."""
+        """Drop the ledger, because it is older than `stagingTtlMs`.
+
+        The next attempt creates another ledger.
+        """
         return self._drop_own()
 
     def _drop_own(self) -> Steps[None]:
@@ -153,7 +156,7 @@ class LeaderOpening(HeadTransaction[LogHead]):
         self._own = None
 
     def _unsealed(self, head: LogHead) -> list[int]:
-        """The open ledgers of the list that this opening has not sealed yet (LOGS.md#J1)."""
+        """Return the open ledgers of the list that are not sealed by this opening (LOGS.md#J1)."""
         return [ledger_id for ledger_id in open_ids(head) if ledger_id not in self._ends]
 
     def _seal(self, ledger_id: int) -> Steps[bool]:

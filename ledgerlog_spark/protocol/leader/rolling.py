@@ -34,7 +34,7 @@ class RollStep(Enum):
 
 
 class AgeTimer:
-    """The timer for a roll by age. A log without appends is rolled, too."""
+    """The timer for a roll by age. It also causes a roll if the log gets no further appends."""
 
     __slots__ = ("_aging", "_numbers", "request")
 
@@ -51,7 +51,7 @@ class AgeTimer:
         return [StartTimer(self.request, roll_ms)]
 
     def end(self, ledger: LeaderLedger) -> bool:
-        """Record the end of the timer. Return whether the timer was started for this ledger."""
+        """Note that the timer has ended. Return whether it was started for this ledger."""
         self.request = 0
         return self._aging is ledger
 
@@ -104,7 +104,7 @@ class LeaderLedgers:
         return [ledger for ledger in self.listed if ledger.is_contested]
 
     def find(self, ledger_id: int) -> LeaderLedger | None:
-        """The open ledger with this id; None if there is no such ledger."""
+        """Return the open ledger with this id; None if there is no such ledger."""
         return next((ledger for ledger in self.all if ledger.ledger_id == ledger_id), None)
 
     def look_at_size_and_age(self, properties: LogProperties, now_ms: int) -> None:
@@ -124,10 +124,10 @@ class LeaderLedgers:
     def roll_wait(
         self, errors: Sequence[LedgerLogError | None], *, is_closing: bool
     ) -> tuple[RollStep, LedgerLogError | None]:
-        """The step that a roll waits for, and the error of its newest attempt.
+        """Return the step that a roll waits for, and the error of the newest attempt at this step.
 
-        `errors` contains the errors of closing, creating and listing. If the roll waits for several
-        steps, a failed step has priority.
+        `errors` contains the errors of the newest attempts at closing, creating and listing. If the
+        roll waits for several steps, a failed step has priority.
         """
         due = {
             RollStep.CLOSING: self.to_close(is_closing=is_closing) is not None,
@@ -160,7 +160,7 @@ class LeaderLedgers:
         self.wants_roll = False
 
     def to_close(self, *, is_closing: bool) -> LeaderLedger | None:
-        """The oldest listed ledger that is not closed and gets no more entries."""
+        """Return the oldest listed ledger that is not closed and gets no more entries."""
         for ledger in self.listed:
             is_left = ledger not in (self.current, self.next)
             if (is_left or ledger.is_broken or is_closing) and ledger.end is None:
@@ -168,10 +168,10 @@ class LeaderLedgers:
         return None
 
     def closed(self, *, is_closing: bool) -> Closed:
-        """The oldest listed ledgers that can become items now.
+        """Return the oldest listed ledgers that can become items now, with their contents.
 
         At least one ledger stays open, unless the same change lists the next ledger or the leader
-        ends. If the list had no open ledger of this leader, this leader could not detect that
+        is closing. If the list had no open ledger of this leader, this leader could not detect that
         another leader took over and closed the log (LOGS.md#J3).
         """
         done: dict[int, LedgerEnd] = {}
@@ -184,20 +184,23 @@ class LeaderLedgers:
         return done
 
     def to_add(self, closed: Closed) -> LeaderLedger | None:
-        """The next ledger, if the change that makes items of `closed` may list it; else None."""
+        """Return the next ledger if it may be listed now, otherwise None.
+
+        The change that lists it also makes items of the ledgers in `closed`.
+        """
         if self.next is None or self.is_next_listed:
             return None
         has_room = len(self.listed) - len(closed) < OPEN_LEDGERS_MAX
         return self.next if has_room else None
 
     def change_due(self, *, is_closing: bool) -> Change | None:
-        """The change of the list that is due now; None if no change is due."""
+        """Return the change of the list that is due now; None if no change is due."""
         closed = self.closed(is_closing=is_closing)
         added = self.to_add(closed)
         return (closed, added) if closed or added is not None else None
 
     def relist(self, closed: Closed, added: LeaderLedger | None) -> None:
-        """Record that this change of the list was made."""
+        """Note that this change of the list was made."""
         del self.listed[: len(closed)]
         if added is not None:
             self.listed.append(added)

@@ -1,7 +1,8 @@
 """Decides whether a leader still leads after one of its ledgers was fenced (LOGS.md#J15).
 
-Auto-recovery and operators fence ledgers too. Only the claim in the head shows that another client
-takes over the log. The claim of a client is ignored if the client died before it listed a ledger.
+Auto-recovery and operators fence ledgers too, so a fence does not show that another client takes
+over the log. Only the claim in the head shows this. The claim of a client (the claimant) is ignored
+if the client died before it listed a ledger.
 """
 
 from __future__ import annotations
@@ -24,20 +25,21 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 from ledgerlog_spark.retry import RetryPolicy
 
 ABSENT_SESSION_TIMES = 2
-"""A claimant counts as dead if its candidate node was absent for this number of session timeouts
-during one session of this leader. In this time, a live claimant creates its node again."""
+"""Number of session timeouts, within one session of this leader, after which a claimant counts as
+dead if its candidate node was absent all the time. In this time, a live claimant creates its node
+again."""
 
 LOOKS_IN_A_SESSION_TIME = 4
 """Number of times in one session timeout that the leader looks for the node of a claimant."""
 
 _LOOKS_MAX = 10_000
-"""Maximum number of times that one attempt looks for the node of a claimant. It is reached only if
-the store replaces this leader's session again and again. The next attempt continues after a
-delay."""
+"""Maximum number of times that one attempt looks for the node of a claimant. This maximum is
+reached only if the store replaces this leader's session again and again. The next attempt continues
+after a delay."""
 
 
 class StandingCheck(HeadTransaction[LogHead]):
-    """Ends with the head if this leader still leads, and with `LeaderDeposedError` if not.
+    """Checks whether this leader still leads. Ends with the head, or with `LeaderDeposedError`.
 
     If the claim belongs to a dead client, the check stores the claim of this leader again. Other
     failures are `LogNotFoundError` and the store's errors.
@@ -52,7 +54,7 @@ class StandingCheck(HeadTransaction[LogHead]):
         token: str,
         numbers: RequestNumbers,
     ) -> None:
-        """`mine` are the ledgers of this leader that the list may contain."""
+        """`mine` contains the ledgers of this leader that may be in the list."""
         super().__init__(log, token=token, numbers=numbers)
         self._claim = claim
         self._mine = frozenset(mine)
@@ -108,7 +110,7 @@ class LeaderStanding:
         self, log: str, *, claim: str, policy: RetryPolicy, numbers: RequestNumbers
     ) -> None:
         self.attempts = Attempts(policy, numbers)
-        self.fence: LedgerLogError | None = None  # the reason for the newest check
+        self.fence: LedgerLogError | None = None  # the error that caused the newest check
         self.error: LedgerLogError | None = None  # the error that ended the newest check
         self._log = log
         self._claim = claim
@@ -126,7 +128,7 @@ class LeaderStanding:
     ) -> list[LogRequest[Any] | StartTimer]:
         """Begin a check for `contested` (at least one ledger).
 
-        `mine` are all ledgers of this leader.
+        `mine` contains all ledgers of this leader.
         """
         assert not self.is_running
         self._contested, self.fence = contested, contested[0].fence
@@ -142,7 +144,7 @@ class LeaderStanding:
     def handle(self, reply: Any) -> list[LogRequest[Any] | StartTimer]:
         """Take the reply to the pending request.
 
-        When the check has ended, `error` has its error, if any.
+        When the check has ended, `error` is its error, or None if this leader still leads.
         """
         assert self._check is not None
         return self._step(self._check.handle(reply))

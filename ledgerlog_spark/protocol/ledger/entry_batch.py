@@ -1,4 +1,4 @@
-"""Consecutive entries as columns, passed between a reader's machine and its consumers.
+"""Stores consecutive entries as columns, which a reader's machine passes to its consumers.
 
 Creating an object for each entry takes more time than checking the digest of the entry, and the
 garbage collector visits every such object. So an entry object is created only when the entry is
@@ -35,7 +35,7 @@ class EntryBatch(Sequence[StoredEntry]):
 
     @classmethod
     def of(cls, entries: Sequence[StoredEntry]) -> EntryBatch:
-        """A batch of `entries`, which must have consecutive ids."""
+        """Return a batch of `entries`, which must have consecutive ids."""
         if isinstance(entries, cls):
             return entries
         _, confirmed, lengths, payloads = zip(*entries, strict=True)
@@ -43,7 +43,7 @@ class EntryBatch(Sequence[StoredEntry]):
 
     @classmethod
     def joined(cls, batches: Sequence[EntryBatch]) -> EntryBatch:
-        """One batch with the entries of `batches`, which must follow each other without gaps."""
+        """Join `batches`, which must follow each other without gaps, to one batch."""
         if len(batches) == 1:
             return batches[0]
         return cls(
@@ -59,7 +59,7 @@ class EntryBatch(Sequence[StoredEntry]):
         return self.first_entry_id + len(self.payloads) - 1
 
     def between(self, first_entry_id: int, last_entry_id: int) -> EntryBatch | None:
-        """The entries of the batch in a range (both ends inclusive); None if there are none."""
+        """Return the batch's entries in a range (both ends inclusive); None if there are none."""
         begin = max(0, first_entry_id - self.first_entry_id)
         end = min(len(self.payloads), last_entry_id + 1 - self.first_entry_id)
         if begin >= end:

@@ -16,7 +16,7 @@ class Identity:
 
     Attributes:
         bookie_id: The bookie.
-        token: A value that the host made. It does not change while the bookie has lost nothing.
+        token: A value from the host. It does not change while the bookie has lost no entries.
     """
 
     bookie_id: str
@@ -25,7 +25,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class ReadIdentities:
-    """Read the identities of some bookies, after a sync. The reply is `IdentitiesRead`."""
+    """Read the identities of these bookies, after a sync. The reply is `IdentitiesRead`."""
 
     request: int
     bookie_ids: tuple[str, ...]
@@ -37,8 +37,8 @@ class IdentitiesRead:
 
     Attributes:
         request: The number of the request.
-        identities: The identities of the bookies that have a cookie. None if the identities could
-            not be read.
+        identities: The identities of the bookies that have a cookie. This value is None if the
+            identities could not be read.
     """
 
     request: int

@@ -151,8 +151,8 @@ class SendReadSlices:
 class SendReadLac:
     """Read the largest LAC that one bookie has, without fencing. The reply is `LacReplied`.
 
-    The host returns the LAC in the header of the last entry. If the transport also has an explicit
-    LAC, the host returns the larger of the two.
+    The host returns the LAC in the header of the last entry. If the transport also reads an
+    explicit LAC, the host returns the larger LAC.
     """
 
     request: int
@@ -214,7 +214,7 @@ Request = (
 class AddReplied(NamedTuple):
     """One bookie's answer to a `SendAdd`.
 
-    After a deadline or a lost connection, the host sends this event.
+    The host also sends this event if the deadline passes, or if the connection is lost.
     """
 
     request: int
@@ -313,7 +313,7 @@ class CloseRequested:
 
 @dataclass(frozen=True, slots=True)
 class MemberLost:
-    """A bookie has not been registered for some time. An idle writer would not notice this.
+    """A bookie has not been registered for some time. An idle writer does not notice this itself.
 
     The host may send the event again. The writer replaces the bookie if there is a spare bookie.
     """
@@ -384,11 +384,11 @@ class HoleLeft:
 class HolesLeft:
     """The machine no longer sends the entries of these holes to their bookies.
 
-    A writer indicates this when it ends a fragment, and before `LedgerClosed`. A recovery indicates
-    it before `LedgerClosed`.
+    A writer returns this indication when it ends a fragment, and before `LedgerClosed`. A recovery
+    returns it before `LedgerClosed`.
     """
 
-    metadata: LedgerMetadata  # names the fragments of these entries
+    metadata: LedgerMetadata  # contains the fragments of these entries
     holes: tuple[HoleLeft, ...]
 
 
@@ -420,7 +420,8 @@ class LedgerFailed:
     failure: Failure
     is_definite: bool  # if True, the requested change did not happen and will not happen
     last_add_confirmed: int = NO_ENTRY  # all entries up to and including this entry are confirmed
-    first_unknown_entry_id: int | None = None  # None when no add was pending
+    # the first entry of the pending adds; None when no add was pending
+    first_unknown_entry_id: int | None = None
     is_retriable: bool = False
     entry_id: int | None = None
     bookie_ids: tuple[str, ...] = ()
@@ -445,7 +446,7 @@ class RangeRead:
 
 @dataclass(frozen=True, slots=True)
 class ReadFailed:
-    """The reader delivered everything before `entry_id` and cannot continue."""
+    """The reader delivered all entries before `entry_id`, and cannot read this entry."""
 
     failure: Failure  # ENTRY_ABSENT only if the whole write set reported the entry absent
     entry_id: int
@@ -461,7 +462,7 @@ class LacAdvanced:
 
 @dataclass(frozen=True, slots=True)
 class LacRead:
-    """The largest LAC that the last ensemble reported. The LAC read has ended."""
+    """The LAC read has ended with the largest LAC that bookies of the last ensemble reported."""
 
     last_add_confirmed: int
     is_covered: bool  # if True, every later recovery finds this LAC or a larger LAC

@@ -1,15 +1,15 @@
-"""One change of the ledger metadata by compare-and-swap, repeated until its outcome is known.
+"""Repeats one change of the ledger metadata by compare-and-swap, until its outcome is known.
 
 `MetadataUpdate` is a loop that proposes a change. After a conflict, the loop loads the metadata and
-proposes again. If the outcome of a write is unknown, the loop loads the metadata after a sync
-(PROTOCOL.md#B18). If the loaded metadata is the proposed metadata, the write happened. If the
+proposes the change again. If the outcome of a write is unknown, the loop loads the metadata after a
+sync (PROTOCOL.md#B18). If the loaded metadata is the proposed metadata, the write happened. If the
 metadata still has the version that was compared, the outcome stays unknown. The loop then resends
 the same write at the same version, so that only one of the two writes can succeed. In all other
-cases the loop repeats its decision.
+cases the loop decides again, from the loaded metadata.
 
 The loop never assumes that a write failed, not even after a conflict. A conflict shows that the
-metadata changed. Only the load shows whether our own write changed the metadata, because a request
-may arrive twice. If the metadata was deleted, the outcome stays unknown.
+metadata changed. Only the loaded metadata shows whether a write of this loop changed it, because a
+request may arrive twice. If the metadata was deleted, the outcome stays unknown.
 
 A write may depend on the identities of bookies. If one of these identities has changed, the loop
 ends. Each resent write has the same identities.
@@ -60,7 +60,7 @@ class UpdateResult:
     """How the change ended."""
 
     failure: m.Failure | None  # None if the metadata has the change
-    is_definite: bool  # if False, one of our writes may have happened
+    is_definite: bool  # if False, a write of the loop may have happened
     current: Versioned[LedgerMetadata]  # the newest metadata that the loop has read or written
 
 
@@ -70,7 +70,8 @@ Step = tuple[UpdateEffects, UpdateResult | None]
 
 
 _COMPARED = attrgetter("quorum", "fragments", "state", "last_entry_id", "length", "token")
-"""Two records of metadata are equal if they have the same values in these fields."""
+"""Returns the fields that the loop compares. Two records of metadata count as equal if these fields
+are equal."""
 
 
 @dataclass(slots=True, eq=False)
@@ -85,14 +86,14 @@ class MetadataUpdate:
     numbers: RequestNumbers
     retry: RetryPolicy
     may_be_written: bool = False  # whether an earlier write over `current` has an unknown outcome
-    identities: tuple[Identity, ...] = ()  # of bookies; if one has changed, a write fails
+    identities: tuple[Identity, ...] = ()  # if one of these bookies has changed, a write fails
     phase: UpdatePhase = UpdatePhase.DONE
     _attempts: int = 0
     _request: int = 0
     _intended: LedgerMetadata | None = None
 
     def begin(self) -> Step:
-        """Decide on the new metadata, and write it over `current`."""
+        """Compute the new metadata, and write it in place of `current`."""
         return self._propose()
 
     def awaits(self, event: UpdateEvent) -> bool:
@@ -100,7 +101,7 @@ class MetadataUpdate:
         return self.phase is not UpdatePhase.DONE and event.request == self._request
 
     def handle(self, event: UpdateEvent) -> Step:
-        """The next step after a reply for which `awaits` is true."""
+        """Take a reply for which `awaits` is true, and return the next step."""
         assert self.awaits(event), f"{event} was not requested"
         if isinstance(event, m.MetadataWritten):
             return self._on_written(event)
@@ -167,8 +168,8 @@ class MetadataUpdate:
         self.current = loaded
         if _COMPARED(loaded.value) == _COMPARED(self._intended):
             return self._finish(None)
-        # All our writes named an older version, and the metadata has changed since. So no write can
-        # still happen, not even a write that has no answer yet.
+        # All writes of the loop compare an older version, and the metadata has changed since then.
+        # So no write can still happen, not even a write that has no answer yet.
         self.may_be_written = False
         return self._propose()
 

@@ -1,9 +1,9 @@
-"""Bookies that answer BUSY. Busy bookies work but refuse adds, so the adds are sent again later.
+"""Retries adds to busy bookies. A busy bookie works, but refuses adds with the answer BUSY.
 
-Every refusal makes the next wait for the bookie longer. When the bookie has stored all resent runs,
-the wait becomes short again. A bookie may be replaced if it refuses for a long time and no other
-bookie refuses. If several bookies refuse, the whole cluster is overloaded, and a replacement would
-only move the load.
+Every refusal makes the wait before the next retry longer. When the bookie has stored all resent
+runs, the wait becomes short again. A bookie may be replaced if it refuses adds for a long time and
+no other bookie refuses adds. If several bookies refuse adds, the whole cluster is overloaded, and a
+replacement would only move the load.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ ALONE_ROUNDS = 16
 class _Busy:
     """The state of one busy bookie."""
 
-    level: int = 0  # refusals since the bookie became busy; they make the wait longer
-    rounds: int = 0  # refusals since the bookie last stored a run
+    level: int = 0  # number of refusals since the bookie became busy; determines the wait
+    rounds: int = 0  # number of refusals since the bookie last stored a run
     timer: int = 0  # request number of the running timer; 0 if no timer is running
     owed: int = 0  # number of runs that were resent after the wait and are not stored yet
 
@@ -56,7 +56,7 @@ class BusyBookies:
         busy.rounds += 1
 
     def wait(self, index: int) -> StartTimer | None:
-        """The timer of the next retry; None if the bookie has refused for too long."""
+        """Return the timer of the next retry; None if the bookie has refused adds for too long."""
         busy = self.waits[index]
         if self._retry.delay_ms(max(1, busy.rounds)) is None:
             return None
@@ -66,7 +66,7 @@ class BusyBookies:
     def should_be_replaced(self, index: int) -> bool:
         """Whether to replace the bookie at `index`.
 
-        It is replaced if no other bookie is busy and it has refused adds for too long.
+        The bookie is replaced if it has refused adds for too long and no other bookie is busy.
         """
         is_alone = len(self.waits) == 1
         return is_alone and self.waits[index].rounds % ALONE_ROUNDS == 0
@@ -78,7 +78,7 @@ class BusyBookies:
     def fired(self, timer: int) -> int | None:
         """Record that `timer` fired.
 
-        Return the index of the bookie that has this timer, or None if no bookie has it.
+        Return the index of the bookie that has this timer, or None if no bookie has this timer.
         """
         for index, busy in self.waits.items():
             if timer and busy.timer == timer:

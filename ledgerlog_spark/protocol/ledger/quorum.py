@@ -1,7 +1,8 @@
 """Computes which bookies of an ensemble store an entry, and which answers of bookies are enough.
 
 A set of indexes of an ensemble is a bit mask: bit i is for index i. Entry ids of 2**31 and more
-need no special care, because Python integers do not overflow. (Apache casts the id to 32 bits.)
+need no special care, because Python integers do not overflow. (Apache BookKeeper casts the id to 32
+bits.)
 """
 
 from __future__ import annotations
@@ -12,14 +13,14 @@ from ledgerlog_spark.model import Quorum
 
 
 def write_set(quorum: Quorum, entry_id: int) -> tuple[int, ...]:
-    """Indexes of the bookies that store `entry_id`, the preferred index first (PROTOCOL.md#A2)."""
+    """Return the indexes of the bookies that store `entry_id`, preferred first (PROTOCOL.md#A2)."""
     size = quorum.ensemble_size
     return tuple((entry_id + step) % size for step in range(quorum.write_quorum))
 
 
 @lru_cache(maxsize=256)
 def write_set_masks(quorum: Quorum) -> tuple[int, ...]:
-    """The bit mask of every write set. The mask of an entry is at position `entry_id % E`."""
+    """Return the bit mask of every write set. An entry's mask is at position `entry_id % E`."""
     return tuple(
         sum(1 << index for index in write_set(quorum, residue))
         for residue in range(quorum.ensemble_size)
@@ -34,7 +35,7 @@ def owns(quorum: Quorum, index: int, entry_id: int) -> bool:
 def owned_entries(
     quorum: Quorum, index: int, first_entry_id: int, last_entry_id: int
 ) -> tuple[int, ...]:
-    """The ids from first to last (both inclusive) that the bookie at `index` stores, in order."""
+    """Return the ids in the range (both ends inclusive) that the bookie at `index` stores."""
     return tuple(
         entry_id
         for entry_id in range(first_entry_id, last_entry_id + 1)
@@ -70,5 +71,5 @@ def is_covered(quorum: Quorum, known_mask: int) -> bool:
 
 
 def negative_quorum(quorum: Quorum) -> int:
-    """Number of bookies that must report an entry as absent during recovery: Qw - Qa + 1."""
+    """Return the number of bookies that must report an entry as absent in recovery: Qw - Qa + 1."""
     return quorum.write_quorum - quorum.ack_quorum + 1

@@ -1,10 +1,10 @@
-"""A limit for the memory of all readers of one consumer.
+"""Limits the memory of all readers of one consumer.
 
 While a consumer takes the entries of one range, other readers read the next ranges ahead. Each
 reader has its own limits (`read/budget.py`), and a `ReadRoom` limits the memory of all readers
 together. One reader has the *turn*: the consumer takes the entries of this reader. All other
-readers together have a smaller limit, and they wait when there is no room. So they never make the
-reader with the turn wait.
+readers together have a smaller limit, and they wait when they have reached it. So they never make
+the reader with the turn wait.
 """
 
 from __future__ import annotations
@@ -15,13 +15,16 @@ from dataclasses import dataclass
 from ledgerlog_spark.model import FRAME_SIZE_BYTES_MAX
 
 ROOM_SIZE_BYTES_MAX = 64 << 20
-"""Maximum payload that the readers of a room hold. A pending request counts as a whole frame."""
+"""Maximum number of payload bytes that all readers of a room hold. A pending request counts as the
+size of a whole frame."""
 
 AHEAD_SIZE_BYTES_MAX = 32 << 20
-"""Maximum payload of all readers without the turn. This is room for six pending requests."""
+"""Maximum number of payload bytes that all readers without the turn hold. This is enough for six
+pending requests."""
 
 HEDGES_SPARED = 2
-"""Room is kept free for this number of hedging requests, which are sent if a bookie is slow."""
+"""Number of hedging requests for which room is kept free. A hedging request is sent to another
+bookie if a bookie is slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,13 +45,16 @@ class ReadRoom:
     ) -> None:
         self.size_bytes_max = size_bytes_max
         self.ahead_size_bytes_max = ahead_size_bytes_max
-        self.reserved_size_bytes = 0  # payload that readers hold or may still receive
-        self.ahead_size_bytes = 0  # the payload of the readers without the turn
+        self.reserved_size_bytes = 0  # payload bytes that readers hold or may still receive
+        self.ahead_size_bytes = 0  # payload bytes of the readers without the turn, counted alike
         self._places: list[ReadPlace] = []
         self._is_offering = False
 
     def place(self) -> ReadPlace:
-        """Add a place for one more range, at the end. `ReadPlace.leave` removes the place."""
+        """Add a place for one more range, after the other places.
+
+        `ReadPlace.leave` removes the place.
+        """
         place = ReadPlace(self)
         self._places.append(place)
         return place
@@ -79,7 +85,7 @@ class ReadPlace:
     def __init__(self, room: ReadRoom) -> None:
         self.has_turn = False  # the consumer takes this range now
         self.is_denied = False  # the reader got no room, and has not been notified since
-        # payload that the consumer took and still uses; it is counted from the next event on
+        # payload bytes that the consumer took and still uses; counted from the next event on
         self.handed_size_bytes = 0
         self._room = room
         self._reserved_size_bytes = 0
@@ -99,7 +105,7 @@ class ReadPlace:
         self.settled()
 
     def settled(self) -> None:
-        """Update the sums. The host of the reader calls this after each event of the reader.
+        """Update the room's sums. The host of the reader calls this after each event of the reader.
 
         If the reader holds less than before, the room is offered to other readers.
         """
@@ -122,7 +128,10 @@ class ReadPlace:
             self._on_room()
 
     def take_turn(self) -> None:
-        """Record that the consumer takes the entries of this range from now on. Idempotent."""
+        """Record that the consumer takes the entries of this range from now on.
+
+        Further calls have no effect.
+        """
         if not self.has_turn:
             self.has_turn = True
             self._room.ahead_size_bytes -= self._reserved_size_bytes
@@ -130,10 +139,10 @@ class ReadPlace:
             self._room.offer()
 
     def fits(self, size_bytes: int, spared_size_bytes: int) -> bool:
-        """Whether the reader may hold `size_bytes`, including its next request.
+        """Whether the reader may hold `size_bytes`, including the answer to its next request.
 
-        `spared_size_bytes` stay free for hedging requests. A reader that got no room is notified
-        when there may be room.
+        `spared_size_bytes` of the room stay free for hedging requests. A reader that got no room is
+        notified when there may be room.
         """
         room = self._room
         more = self.handed_size_bytes + size_bytes - self._reserved_size_bytes
@@ -149,6 +158,6 @@ class ReadPlace:
         return fits
 
     def leave(self) -> None:
-        """Record that the range has ended. Idempotent."""
+        """Record that the range has ended. Further calls have no effect."""
         self.end()
         self._room.forget(self)

@@ -15,16 +15,16 @@ _ENTRY_HEAD_SIZE_BYTES = 4
 
 @runtime_checkable
 class SliceSource(Protocol):
-    """The wanted ranges of bytes of each entry, and the check of the received bytes."""
+    """Determines the wanted ranges of bytes of each entry, and checks the received bytes."""
 
     def ranges_of(self, entry_id: int) -> Sequence[tuple[int, int]]:
-        """The offset in the payload and the length of each range, rising and without overlaps.
+        """Return the wanted ranges of an entry: the offset in the payload and the length of each.
 
-        There is at least one range.
+        There is at least one range. The offsets rise, and the ranges do not overlap.
         """
 
     def payload_of(self, entry_id: int, data: Payload) -> Payload | None:
-        """Make a payload of `data`, the bytes of all ranges; None if these bytes are not valid."""
+        """Make a payload from `data`, the bytes of all ranges; None if `data` is not valid."""
 
     def note_given_up(self, count: int) -> None:
         """Count the requests for slices after which whole entries were read.
@@ -36,7 +36,7 @@ class SliceSource(Protocol):
 def last_fitting(
     slices: SliceSource, first_entry_id: int, last_entry_id: int, size_bytes_max: int
 ) -> int:
-    """The last entry up to which the slices fit into one request and one answer.
+    """Return the last entry up to which the slices fit into one request and one answer.
 
     The result is at least `first_entry_id`, even if the slices of this entry do not fit.
     """

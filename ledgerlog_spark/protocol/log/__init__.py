@@ -24,11 +24,11 @@ Each change is a transaction on the head of the log. An attempt of a transaction
 Each new attempt has another token. The number of attempts is limited. If the store cannot be read
 or refuses a request, the transaction ends with `Failed`.
 
-- `machine`: the base of the machines. `messages`: their requests, and the replies.
+- `machine`: the base class of the machines. `messages`: the machines' requests, and the replies.
 - `transaction`: changes a head. Most changes are plans for this transaction.
 - `state`: the stored state. `read`: reads versions. `commit`: commits of producers. `change`:
   changes without a producer. `sweep`: deletes ledgers and pages that no version lists.
 - `properties`: the settings of a log. `password`: the password of the log's ledgers. `claim`: the
-  client that may seal the ledgers of a leader log. `seal`: reads the last listed entry of each
-  ledger.
+  token of the client that may seal the ledgers of a leader log. `seal`: reads the last listed entry
+  of each ledger.
 """

@@ -3,7 +3,7 @@
 A client claims the log before it seals a ledger of another leader (LOGS.md#J14). So a leader whose
 ledger was fenced can find out from the head whether another client takes over the log, or whether
 only the ledger was recovered. The claim is a property of the head, because an older release can
-read a head with another property, but not a head with another field.
+read a head with an unknown property, but not a head with an unknown field.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from dataclasses import replace
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 LEADER_CLAIM = "leaderClaim"
-"""Name of the property and of the writer feature. A program without this feature must not write."""
+"""Name of the property with the claim, and of the writer feature. A program that does not support
+this feature must not write to the log."""
 
 
 def claim_of(head: LogHead) -> str:
-    """The token of the client that claimed the log last; empty if no client claimed it."""
+    """Return the token of the client that claimed the log last; empty if no client claimed it."""
     return head.properties.get(LEADER_CLAIM, "")
 
 
 def with_claim(head: LogHead, claim: str) -> LogHead:
-    """The head with this claim."""
+    """Return the head with this claim."""
     return replace(
         head,
         properties={**head.properties, LEADER_CLAIM: claim},

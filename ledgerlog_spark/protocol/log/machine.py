@@ -1,4 +1,4 @@
-"""The base of the log's machines: requests, replies, failures, and reads of a head and its pages.
+"""The base class of the log's machines, which handles replies and reads a head and its pages.
 
 Pages are immutable, but a page is deleted some time after its records were merged into a larger
 page. So if a page is missing, the machine reads the head again, because the records are then in
@@ -68,7 +68,7 @@ _WRITTEN_BY = {
 }
 
 _WRITES = (WriteHead, WriteProducer, DropLedger)
-"""Writes that users may see; pages that no head names are invisible to users."""
+"""Requests whose writes users may see. Users cannot see pages that no head names."""
 
 _ANSWERED = {MetadataOutcome.OK, MetadataOutcome.GONE}
 
@@ -76,16 +76,19 @@ _TOKEN_END = 1 << 128
 
 
 def token_after(token: str, count: int = 1) -> str:
-    """Return the token of the `count`-th attempt after `token`. Each attempt has another token."""
+    """Return the token of the `count`-th attempt after the attempt with `token`.
+
+    Each attempt has its own token.
+    """
     return f"{(int(token, 16) + count) % _TOKEN_END:032x}"
 
 
 class PageMissingError(Exception):
-    """A page that the head names is missing: other pages may have replaced it (LOGS.md#Q3)."""
+    """A page that the head names is missing. Other pages may contain its records (LOGS.md#Q3)."""
 
 
 class LogMachine(ABC, Generic[R_co]):
-    """A machine with one request at a time.
+    """A machine that sends one request at a time.
 
     The host calls `start`, and then `handle` for each reply, until the machine returns `Finished`
     or `Failed`. `_run` is a generator. It yields requests, gets their replies and returns the
@@ -99,9 +102,9 @@ class LogMachine(ABC, Generic[R_co]):
     ) -> None:
         """If `is_fresh` is true, the machine sends a `Sync` before it reads the head.
 
-        Without a `Sync`, the head may be old. An old head is enough to read more rows, but it does
-        not prove that something does not exist. A machine inside another machine gets the request
-        numbers of the outer machine in `numbers`.
+        Without a `Sync`, the head may be old. Further rows can be read with an old head, but an old
+        head does not prove that something does not exist. If the machine is a part of another
+        machine, both take their request numbers from `numbers`.
         """
         self.log = log
         self._is_fresh = is_fresh
@@ -168,45 +171,48 @@ class LogMachine(ABC, Generic[R_co]):
 
     @abstractmethod
     def _run(self) -> Steps[R_co]:
-        """The steps of the machine, from its first request to its result."""
+        """Run the steps of the machine, from its first request to its result."""
 
     def _failed(self, error: LedgerLogError) -> LedgerLogError:
-        """The error that the machine ends with."""
+        """Return the error with which the machine ends."""
         return error
 
     def _reply_to(self, request: LogRequest[Reply]) -> Steps[Reply]:
-        """The reply, whatever its outcome."""
+        """Send the request, and return the reply, whatever its outcome."""
         reply: Reply = yield request
         return reply
 
     def _read(self, request: LogRequest[Read]) -> Steps[Read]:
-        """The reply to a request that changes nothing. Raises if the request failed."""
+        """Send a request that changes nothing, and return the reply.
+
+        Raise an error if the request failed.
+        """
         reply = yield from self._reply_to(request)
         if reply.outcome not in _ANSWERED:
             raise self._read_error(reply.outcome)
         return reply
 
     def _pages(self, wanted: Sequence[PageRequest]) -> Steps[tuple[tuple[Any, ...], ...]]:
-        """The records of each of these pages."""
+        """Read these pages, and return the records of each page."""
         reply = yield from self._read(ReadPages(tuple(wanted)))
         if reply.outcome is MetadataOutcome.GONE:
             raise PageMissingError
         return reply.pages
 
     def _walk(self, walk: ListWalk[T]) -> Steps[tuple[T, ...]]:
-        """All records of the walk."""
+        """Read all pages that the walk needs, and return the records of the walk."""
         while walk.wanted:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.records()
 
     def _refs(self, walk: ListWalk[Any]) -> Steps[list[PageRef]]:
-        """The references to all pages of the walk. Reads only the index pages."""
+        """Return the references to all pages of the walk. To find them, read only index pages."""
         while not walk.is_indexed:
             walk.feed((yield from self._pages(walk.wanted)))
         return walk.refs
 
     def _read_head(self) -> Steps[LogHead]:
-        """Read the head, and keep it with its version and with the time in the reply."""
+        """Read the head, and store it in the machine with its version and the time in the reply."""
         is_synced = False
         while True:
             if self._is_fresh:
@@ -220,7 +226,10 @@ class LogMachine(ABC, Generic[R_co]):
         return self._head_of(reply.head.value if reply.head else None, writes=None)
 
     def _look(self, at: Callable[[LogHead], Steps[T]]) -> Steps[T]:
-        """The result of `at` for the head. If a page is missing, read the head and try again."""
+        """Read the head, and return the result of `at(head)`.
+
+        If a page is missing, read the head again, and repeat the call.
+        """
         while True:
             head = yield from self._read_head()
             try:
@@ -229,9 +238,9 @@ class LogMachine(ABC, Generic[R_co]):
                 self._miss_page()
 
     def _miss_page(self) -> None:
-        """Record a missing page.
+        """Note that a page of the head is missing.
 
-        Raise an error if a page of the same head was missing before (LOGS.md#Q3).
+        Raise an error if a page of the same head was already missing before (LOGS.md#Q3).
         """
         assert self._head is not None
         token = self._head.value.token
@@ -242,7 +251,7 @@ class LogMachine(ABC, Generic[R_co]):
         self._missed_token = token
 
     def _head_of(self, head: LogHead | None, *, writes: LogKind | None) -> LogHead:
-        """The head, if this release may use the log.
+        """Return the head, or raise an error if this release may not use the log.
 
         `writes` is the kind of log that the caller writes to, or None if it only reads.
 
@@ -271,7 +280,7 @@ class LogMachine(ABC, Generic[R_co]):
         return head
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The error for a failed request that changed nothing."""
+        """Return the error for a request that ended with this outcome."""
         if outcome is MetadataOutcome.UNREADABLE:
             return MetadataFormatError(
                 f"a record of log {self.log!r} cannot be read: it is damaged, or a later "

@@ -1,9 +1,10 @@
 """Requests of the log's machines to the store, and the replies.
 
 A request has a number in `request`, and the host answers it with exactly one reply that repeats the
-number. A machine ends with one indication, `Finished` or `Failed`. Outcomes are values of
-`MetadataOutcome`. `GONE` for a read means that the node does not exist on this replica of the
-store. The replica may lag, so `GONE` proves nothing unless the machine sent a `Sync` before.
+number. A machine ends with one indication, `Finished` or `Failed`. An outcome is a value of
+`MetadataOutcome`. For a read, `GONE` means that the node does not exist on the replica of the store
+that answered. This replica may lag, so `GONE` proves nothing unless the machine sent a `Sync`
+before the read.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ class LogReply:
 
 @dataclass(frozen=True, slots=True)
 class Synced(LogReply):
-    """Reply to `Sync`. Later reads are at least as new as the request."""
+    """Reply to `Sync`. Later reads return a state that is at least as new as the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +97,20 @@ class StagedRead(LogReply):
 
 @dataclass(frozen=True, slots=True)
 class RegistrationsRead(LogReply):
-    """Reply to `ReadRegistrations`: each producer by name, with its requested ledgers."""
+    """Reply to `ReadRegistrations`.
+
+    For each producer, it has the name, the record, and the requested ledgers that it registered.
+    """
 
     registrations: tuple[tuple[str, Versioned[ProducerRecord], tuple[int, ...]], ...] = ()
 
 
 class TimeNeeded(Enum):
-    """The time that a reply contains. It is never ahead of the store's clock (LOGS.md#G12)."""
+    """Which time a reply contains. The time is never ahead of the store's clock (LOGS.md#G12)."""
 
-    NONE = "none"
-    RECENT = "computed from the last answer of the store: for the times of changes"
-    EXACT = "read from the store: for deletion by age"
+    NONE = "the reply contains no time"
+    RECENT = "the time is computed from the last answer of the store, for the time of a change"
+    EXACT = "the time is read from the store, for deletion by age"
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ class LogRequest(Generic[Reply]):
 
 @dataclass(frozen=True, slots=True)
 class Sync(LogRequest[Synced]):
-    """Make later reads at least as new as this request."""
+    """Ensure that later reads return a state that is at least as new as this request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +166,7 @@ class ReadPassword(LogRequest[PasswordRead]):
 
 @dataclass(frozen=True, slots=True)
 class WritePages(LogRequest[PagesWritten]):
-    """Create `pages/<token>` and the pages under it.
+    """Create the node `pages/<token>`, and the pages under it.
 
     The outcome is `CONFLICT` if the node already exists.
     """
@@ -173,13 +177,13 @@ class WritePages(LogRequest[PagesWritten]):
 
 @dataclass(frozen=True, slots=True)
 class WriteHead(LogRequest[Written]):
-    """Write the head and the producer record in one transaction, which compares the versions.
+    """Write the head and the producer record in one transaction, which compares their versions.
 
     The transaction also compares the version of the pages' node. If one version differs, nothing
-    changes. `listed` are ledgers of a leader that the new head adds. The outcome is `GONE` when one
-    of these ledgers was deleted or is being deleted. After this outcome, no transaction that lists
-    the ledger has succeeded, and no such transaction can succeed later. `unlisted` are ledgers that
-    no retained version names any more.
+    changes. `listed` are ledgers of a leader that the new head adds to the list. If one of these
+    ledgers was deleted or is being deleted, the outcome is `GONE`. This outcome proves that no
+    transaction that lists this ledger has succeeded, and that none can succeed later. `unlisted`
+    are ledgers that no retained version names any more.
     """
 
     token: str
@@ -212,7 +216,7 @@ class WriteProducer(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class ReadStaged(LogRequest[StagedRead]):
-    """Read a producer's registrations and their times."""
+    """Read which ledgers a producer registered, and the time of each registration."""
 
     app: str
 
@@ -236,7 +240,10 @@ class TouchPages(LogRequest[Written]):
 
 @dataclass(frozen=True, slots=True)
 class DeletePages(LogRequest[Written]):
-    """Delete the pages below `pages/<token>` except `kept`. If `kept` is empty, delete the node."""
+    """Delete the pages below the node `pages/<token>`, except pages whose number is in `kept`.
+
+    If `kept` is empty, delete the node too.
+    """
 
     token: str
     kept: tuple[int, ...]
@@ -246,9 +253,9 @@ class DeletePages(LogRequest[Written]):
 class DropLedger(LogRequest[Written]):
     """Seal the ledger, delete it, and then delete its mark `unlisted/<ledger>`.
 
-    A missing ledger is no error. If the time of the mark is not `marked_ms` any more, nothing is
-    done and the outcome is `CONFLICT`. A changed time means that the mark was renewed, so the grace
-    period has restarted. `marked_ms` is None for a ledger without a mark.
+    If the ledger does not exist, this is no error. If the time of the mark is not `marked_ms` any
+    more, nothing is deleted and the outcome is `CONFLICT`. In this case, the mark was renewed, so
+    the time until the deletion has started again. `marked_ms` is None for a ledger without a mark.
     """
 
     ledger_id: int
@@ -268,7 +275,7 @@ class Finished(Generic[R_co]):
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The machine has failed. `error.definite` shows whether anything may have changed."""
+    """The machine has failed. If `error.definite` is false, the log may have changed."""
 
     error: LedgerLogError
 

@@ -1,4 +1,4 @@
-"""One password for all ledgers of a log, and its check in the head (LOGS.md#G11).
+"""The password that all ledgers of a log share, and its check in the head (LOGS.md#G11).
 
 Ledgers with different passwords cannot be read together. So every commit that lists new ledgers
 compares its password with the password of the first such commit. The head stores an HMAC of the
@@ -16,7 +16,8 @@ from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
-"""Name of the property and of the writer feature. A program without this feature must not write."""
+"""Name of the property with the check, and of the writer feature. A program that does not support
+this feature must not write to the log."""
 
 NO_PASSWORD = "none"  # noqa: S105 (the stored value for a log without a password)
 _SCHEME = "hmac-sha256"
@@ -24,9 +25,9 @@ _SALT_SIZE_BYTES = 16
 
 
 def password_check(password: bytes, salt: bytes) -> str:
-    """The stored check of a password. `salt` is 16 random bytes of this log.
+    """Return the text that the head stores, so that passwords can be compared with this password.
 
-    The password may be empty.
+    `salt` is 16 random bytes of this log. The password may be empty.
     """
     if not password:
         return NO_PASSWORD
@@ -39,7 +40,7 @@ def check_password(log: str, head: LogHead, password: bytes) -> None:
     If the head stores no check, every password is allowed.
 
     Raises:
-        UnauthorizedError: The log has another password. Definite.
+        UnauthorizedError: The log has another password. This error is definite.
         MetadataFormatError: A later release stored the check.
     """
     stored = head.properties.get(PASSWORD_CHECK)
@@ -66,7 +67,7 @@ def compare_password(log: str, stored: str, password: bytes) -> None:
 
 
 def with_password(head: LogHead, password: bytes, salt: bytes) -> LogHead:
-    """The head with the check of this password. A head that already has a check is unchanged."""
+    """Return the head with the check of this password, unless the head already has a check."""
     if PASSWORD_CHECK in head.properties:
         return head
     return replace(

@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.log.transaction import HeadTransaction, Plan, rewr
 
 NAME_LENGTH_MAX = 200
 PROGRAMS_PROPERTIES = frozenset({LEADER_CLAIM, PASSWORD_CHECK})
-"""Stored properties that only programs set. Users cannot set them."""
+"""Names of the stored properties that ledgerlog sets itself. Users cannot set these properties."""
 JOB_APP_PREFIX = "job:"
 """Prefix of the names of producers that serve one job. Such producers are deleted some time after
 the job."""
@@ -31,7 +31,7 @@ _DAY_MS = 24 * _HOUR_MS
 
 
 def option_of(name: str) -> str:
-    """The option name of a field; for example, `rollBytes` for `roll_bytes`."""
+    """Return the option name of a field; for example, `rollBytes` for `roll_bytes`."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)
 
@@ -42,16 +42,17 @@ class LogProperties:
 
     Attributes:
         roll_bytes: Payload bytes after which a writer continues in a new ledger.
-        retention_ms: Rows older than this may be dropped; -1 keeps all rows.
-        retention_bytes: If the log is larger than this, the oldest rows may be dropped; -1 keeps
-            all rows.
-        version_retention_ms: How long a replaced version can still be read.
-        deleted_retention_ms: How long a ledger is kept when no version names it any more.
+        retention_ms: Age after which rows may be dropped; -1 keeps all rows.
+        retention_bytes: Size of the log above which its oldest rows may be dropped; -1 keeps all
+            rows.
+        version_retention_ms: Time for which a version can still be read after a newer version has
+            replaced it.
+        deleted_retention_ms: Time for which a ledger is kept after no version names it any more.
         staging_ttl_ms: Maximum time from the creation of a ledger to the commit of the job that
             created it.
-        txn_retention_ms: How long a producer's replaced runs are kept.
+        txn_retention_ms: Time for which a producer's record keeps runs that were replaced.
         on_bookie_failure: Reaction of a leader to a failed bookie: `change_ensemble` replaces it in
-            the ledger, `roll_ledger` closes the ledger and continues in another.
+            the ledger, `roll_ledger` closes the ledger and continues in another ledger.
     """
 
     ensemble_size: int = 3
@@ -93,10 +94,10 @@ class LogProperties:
 
     @classmethod
     def from_mapping(cls, properties: Mapping[str, str]) -> LogProperties:
-        """The properties from a head or a user, by option name.
+        """Return the properties that a head stores or a user sets, by option name.
 
-        Missing properties get their defaults. The properties that programs set are ignored. Raises
-        `ConfigurationError` for an unknown name or an invalid value.
+        Missing properties get their defaults. The properties that ledgerlog sets itself are
+        ignored. Raises `ConfigurationError` for an unknown name or an invalid value.
         """
         values: dict[str, int | str] = {}
         for option in sorted(set(properties) - PROGRAMS_PROPERTIES):
@@ -106,20 +107,20 @@ class LogProperties:
         return cls(**values)  # type: ignore[arg-type]  # checked above, by name
 
     def updated(self, properties: Mapping[str, str]) -> LogProperties:
-        """The properties of a newer head. If this release does not support them, return `self`."""
+        """Return the properties of a newer head; `self` if this release does not support them."""
         try:
             return LogProperties.from_mapping(properties)
         except ConfigurationError:
             return self
 
     def to_mapping(self) -> dict[str, str]:
-        """The stored form: the properties that differ from their defaults, by option name."""
+        """Return the properties that a head stores, by option: all except default values."""
         defaults = LogProperties().to_full_mapping()
         mine = self.to_full_mapping()
         return {option: value for option, value in mine.items() if value != defaults[option]}
 
     def to_full_mapping(self) -> dict[str, str]:
-        """All properties by option name, with the defaults."""
+        """Return all properties by option name, including properties with their defaults."""
         return {_OPTION_OF[field.name]: str(getattr(self, field.name)) for field in fields(self)}
 
 
@@ -130,7 +131,7 @@ _FIXED = {"name", "kind", "content", "schema", "id"}
 
 
 def _field_of(option: str) -> str:
-    """The field of the property with this option name. The case of the letters is ignored."""
+    """Return the field of the property with this option name, in upper or lower case."""
     name = _FIELD_OF.get(option.lower())
     if name is not None:
         return name
@@ -160,7 +161,7 @@ def _field_of(option: str) -> str:
 def changed_properties(
     stored: Mapping[str, str], changes: Mapping[str, str | None]
 ) -> dict[str, str]:
-    """The stored properties after `changes`, by option name. A change to None sets the default."""
+    """Return the stored properties after `changes`, by option name. None sets the default."""
     merged: dict[str, str | None] = dict(stored)
     for option, value in changes.items():
         merged[_OPTION_OF[_field_of(option)]] = value
@@ -177,12 +178,12 @@ def changed_properties(
 
 
 def user_properties(stored: Mapping[str, str]) -> dict[str, str]:
-    """The stored properties that users set."""
+    """Return the stored properties that users set."""
     return {name: value for name, value in stored.items() if name not in PROGRAMS_PROPERTIES}
 
 
 def new_properties(properties: Mapping[str, str] | None) -> dict[str, str]:
-    """The stored properties of a new log."""
+    """Return the properties that the head of a new log stores."""
     return changed_properties({}, properties or {})
 
 
@@ -241,10 +242,10 @@ def _integer(option: str, text: str) -> int:
 
 
 class PropertiesMachine(HeadTransaction[dict[str, str]]):
-    """Changes the properties of a log after its creation, without a new version (LOGS.md#U9).
+    """Changes the properties of an existing log, and creates no version (LOGS.md#U9).
 
-    Ends with `Finished(dict)`, the properties that are set now. Fails with `ConfigurationError`,
-    `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
+    Ends with `Finished(dict)`, the user's properties after the change. Fails with
+    `ConfigurationError`, `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 
     def __init__(self, log: str, changes: Mapping[str, str | None], *, token: str) -> None:

@@ -19,17 +19,18 @@ LOG_ID_KEY = "ledgerlog.log"
 """Key in the custom metadata of every ledger of a log. The value is the id of the log."""
 
 APP_KEY = "ledgerlog.app"
-"""Key in the custom metadata. The value is the producer under which the ledger was registered."""
+"""Key in the custom metadata of a ledger. The value is the name of the producer that registered the
+ledger."""
 
 SINCE_KEY = "ledgerlog.since"
-"""Key in the custom metadata.
+"""Key in the custom metadata of a ledger.
 
 The value is the first offset at which the log may list the ledger, as decimal text.
 """
 
 
 def since_offset(custom: Mapping[str, bytes]) -> int:
-    """The value of `SINCE_KEY` in a ledger's custom metadata; 0 if there is no such value."""
+    """Return the value of `SINCE_KEY` in a ledger's custom metadata; 0 if there is no value."""
     text = custom.get(SINCE_KEY, b"").decode("ascii", errors="replace")
     return int(text) if text.isdecimal() else 0
 
@@ -49,7 +50,7 @@ class FloorMachine(LogMachine[dict[int, int]]):
     """
 
     def __init__(self, log: str, since_offsets: Mapping[int, int]) -> None:
-        """`since_offsets`: the first offset at which each ledger may be listed; 0 if unknown."""
+        """`since_offsets` has the first offset at which each ledger may be listed; 0 if unknown."""
         super().__init__(log)
         self._floors = dict.fromkeys(since_offsets, NO_ENTRY)
         self._since_offset = min(since_offsets.values(), default=0)

@@ -58,7 +58,10 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         return tuple(deleted)
 
     def _touch(self) -> Steps[list[str]]:
-        """The tokens whose pages no commit in flight can name any more."""
+        """Send `TouchPages` for each token.
+
+        Return the tokens whose pages no pending commit can name any more.
+        """
         touched = []
         for token in self._tokens:
             reply = yield from self._reply_to(TouchPages(token))
@@ -67,7 +70,7 @@ class PagesSweep(LogMachine[tuple[str, ...]]):
         return touched
 
     def _named(self, head: LogHead) -> Steps[dict[str, set[int]]]:
-        """The pages that the head names, by token."""
+        """Return the pages that the head names, by token."""
         sequences: list[tuple[RecordKind[Any], Paged[Any]]] = [
             (ITEMS, head.items),
             (HISTORY, head.history),
@@ -87,7 +90,7 @@ class Deregistered:
 
     unlisted: tuple[int, ...] = ()  # ledgers that got a mark, because the log does not list them
     released: tuple[int, ...] = ()  # ledgers that the log lists
-    is_complete: bool = True  # nothing else was due; False after a concurrent change
+    is_complete: bool = True  # no other ledger was due; always False after a concurrent change
 
 
 class StagedSweep(LogMachine[Deregistered]):
@@ -180,10 +183,10 @@ class LedgerSweep(LogMachine[tuple[int, ...]]):
 
 
 class OrphansMachine(HeadTransaction[tuple[int, ...]]):
-    """Marks orphans, so that they are swept (LOGS.md#U19).
+    """Marks orphans, ledgers that the log does not list, so that they are deleted (LOGS.md#U19).
 
-    Ends with `Finished(tuple[int, ...])`, the given ledgers that the log does not list. They are
-    marked as unlisted, so they are kept for `deletedRetentionMs`. Fails with
+    Ends with `Finished(tuple[int, ...])`, those of the given ledgers that the log does not list.
+    They are marked as unlisted, so they are deleted after `deletedRetentionMs`. Fails with
     `LogNotFoundError`, `ConcurrentCommitError`, or the store's errors.
     """
 

@@ -2,14 +2,14 @@
 
 An attempt reads the head, plans the change, reads the pages that the change needs and writes new
 pages. Then it replaces the head, if the head still has the version that was read. So when the
-transaction succeeds, all conclusions from the head still hold. If the head has another version, the
-attempt is repeated with another token.
+transaction succeeds, everything that the machine concluded from the head is still true. If the head
+has another version, the attempt is repeated with another token.
 
 A change without a producer is idempotent (LOGS.md#U1, LOGS.md#U2, LOGS.md#U3). So after an unknown
 outcome the machine reads the head again, and repeats the change if necessary. If the earlier
 attempt is still in flight, only one of the two attempts succeeds, because both compare a version of
-the head. A commit is not idempotent, so `commit/commit.py` settles its outcome with the producer
-record.
+the head. A commit is not idempotent, so `commit/commit.py` uses the producer record to find out
+whether the commit succeeded.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 R = TypeVar("R")
 
 ATTEMPTS_MAX = 100
-"""Number of attempts, ended by conflicts or unknown outcomes, after which a change fails."""
+"""Maximum number of attempts. If all of them end with a conflict or an unknown outcome, the change
+fails."""
 
 PAGE_WRITES_UNKNOWN_MAX = 10
 """Maximum number of page writes without an answer. If there are more, the machine fails."""
@@ -55,7 +56,8 @@ PAGE_WRITES_UNKNOWN_MAX = 10
 _MAY_HAVE_PASSED = {MetadataOutcome.OK, MetadataOutcome.UNKNOWN}
 
 Build = Callable[[str, Loaded], tuple[LogHead, tuple[bytes, ...]]]
-"""Makes the new head and its pages from an attempt's token and the wanted pages."""
+"""Makes the new head and its pages from the token of an attempt and the records of the wanted
+pages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +74,12 @@ class HeadChange(Generic[R]):
 def rewritten(
     head: LogHead, result: Callable[[LogHead], R], *, unlisted: tuple[int, ...] = ()
 ) -> HeadChange[R]:
-    """The change that stores `head` with the token of the attempt. It writes no pages."""
+    """Return the change that stores `head` with the token of the attempt, and writes no pages."""
     return HeadChange(lambda token, _: (replace(head, token=token), ()), result, unlisted=unlisted)
 
 
 Plan = Steps[HeadChange[R] | Finished[R] | None]
-"""Steps that return a change of the head, the machine's end, or None to begin another attempt."""
+"""Steps that return a change of the head, the machine's last effect, or None for a new attempt."""
 
 
 class HeadTransaction(LogMachine[R]):
@@ -86,7 +88,7 @@ class HeadTransaction(LogMachine[R]):
     time_needed = TimeNeeded.RECENT
 
     def __init__(self, log: str, *, token: str, numbers: RequestNumbers | None = None) -> None:
-        """`token` is 32 random hexadecimal digits; later attempts count up from it."""
+        """`token` has 32 random hexadecimal digits. Each later attempt uses the next number."""
         super().__init__(log, numbers=numbers)
         self._token = token
         self._attempts = 0
@@ -109,7 +111,7 @@ class HeadTransaction(LogMachine[R]):
 
     @abstractmethod
     def _plan(self, head: LogHead) -> Plan[R]:
-        """The change of the head that was read."""
+        """Plan the change of the head that was read."""
 
     def _run(self) -> Steps[R]:
         ended = None
@@ -118,7 +120,7 @@ class HeadTransaction(LogMachine[R]):
         return ended.result
 
     def _attempt(self) -> Steps[Finished[R] | None]:
-        """The machine's end, or None when another attempt is needed."""
+        """Make one attempt. Return the last effect, or None when another attempt is needed."""
         try:
             planned = yield from self._planned()
             if isinstance(planned, Finished):
@@ -137,7 +139,7 @@ class HeadTransaction(LogMachine[R]):
         return (yield from self._plan(head))
 
     def _prepare(self, change: HeadChange[R]) -> Steps[WriteHead | None]:
-        """Write the pages. Return the transaction, or None when another attempt is needed."""
+        """Write the new pages. Return the transaction, or None when another attempt is needed."""
         loaded: Loaded = {}
         if change.wanted:
             pages = yield from self._pages(change.wanted)
@@ -177,7 +179,7 @@ class HeadTransaction(LogMachine[R]):
     def _send(self, change: HeadChange[R], write: WriteHead) -> Steps[Finished[R] | None]:
         """Send the transaction.
 
-        Return the machine's end, or None when another attempt is needed.
+        Return the machine's last effect, or None when another attempt is needed.
         """
         reply = yield from self._reply_to(write)
         match reply.outcome:
@@ -207,7 +209,7 @@ class HeadTransaction(LogMachine[R]):
         )
 
     def _count_attempt(self) -> None:
-        """Begin another attempt, unless the limit is reached."""
+        """Take the token of the next attempt. Raise an error if the limit is reached."""
         self._attempts += 1
         self._next_token()
         if self._attempts >= ATTEMPTS_MAX:
@@ -232,7 +234,7 @@ class HeadTransaction(LogMachine[R]):
         return error
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The store's error. While an attempt may be in flight, the outcome is unknown."""
+        """Return the store's error, or `MetadataUnknownError` if an attempt may still succeed."""
         if self._is_unsure:
             return MetadataUnknownError(
                 f"it is unknown whether log {self.log!r} was changed: try again", log=self.log

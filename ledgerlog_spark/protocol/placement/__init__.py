@@ -1,4 +1,6 @@
-"""Which bookies store the entries of a ledger: pure functions, without clock and randomness.
+"""Chooses the bookies that store the entries of a ledger.
+
+All functions are pure: they use no clock and no random numbers.
 
 - `place`: fills the empty indexes of an ensemble. `search`: finds the first ensemble that is spread
   over enough hosts, racks and regions. `replacement`: replaces failed bookies. `absent_members`:

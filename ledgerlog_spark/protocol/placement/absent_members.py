@@ -1,4 +1,4 @@
-"""The first ensemble of a ledger, which may name bookies that are not registered.
+"""Chooses the first ensemble of a ledger, which may name bookies that are not registered.
 
 A cluster may have exactly as many bookies as an ensemble needs. If one of these bookies is absent,
 new ledgers name this bookie nevertheless. When the bookie has returned, the writers of these
@@ -41,7 +41,7 @@ def place_new(
 
 
 def absent_indexes(quorum: Quorum, count: int) -> tuple[int, ...] | None:
-    """Indexes for `count` absent bookies of a new ledger, in ascending order.
+    """Return the indexes for `count` absent bookies of a new ledger, in ascending order.
 
     In each write set, at most Qw - Qa bookies may be absent. The indexes are spread evenly, so that
     the largest number of absent bookies in a write set is as small as possible. The result is None

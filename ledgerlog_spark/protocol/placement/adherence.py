@@ -41,9 +41,10 @@ class Adherence:
 
     @property
     def misplaced(self) -> tuple[str, ...]:
-        """The broken rules about hosts, regions and racks, which only a move of copies can restore.
+        """The broken rules about hosts, regions and racks.
 
-        The other rules matter only when a bookie is chosen.
+        The ensemble can keep these rules again only if copies are moved. The other rules matter
+        only when a bookie is chosen.
         """
         spreads = {"hosts": self.hosts, "regions": self.regions, "racks": self.racks}
         return tuple(name for name, spread in spreads.items() if not spread.is_kept)
@@ -82,7 +83,7 @@ class Wanted:
 
 
 def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wanted:
-    """The numbers that the policy requires for a ledger (AUTORECOVERY.md#Z3)."""
+    """Return the numbers of places that the policy requires for a ledger (AUTORECOVERY.md#Z3)."""
     copies = quorum.write_quorum
     racks = policy.min_racks_per_write_quorum if bookies.has_racks else 1
     regions = policy.min_regions_per_write_quorum if bookies.has_regions else 1
@@ -90,7 +91,7 @@ def wanted(quorum: Quorum, bookies: BookieMap, policy: PlacementPolicy) -> Wante
 
 
 def windows(quorum: Quorum) -> list[tuple[int, ...]]:
-    """The indexes of each write set of an ensemble, without repetitions (PROTOCOL.md#A2)."""
+    """Return the indexes of each write set of an ensemble, without repetitions (PROTOCOL.md#A2)."""
     size, copies = quorum.ensemble_size, quorum.write_quorum
     starts = range(size) if size > copies else range(1)
     return [tuple((start + offset) % size for offset in range(copies)) for start in starts]

@@ -3,9 +3,10 @@
 A level is a set of rules. The first level has all rules, the second level has all rules except the
 quarantine, and so on. The first level in which an ensemble is possible is used
 (AUTORECOVERY.md#Z4). Within a level, ensembles are compared at the first index at which they
-differ: the ensemble with the preferred candidate at this index is chosen. The search tries
-candidates in this order. If a candidate fails, the search skips all candidates that are
-interchangeable with it. So the search is short even if the level has no ensemble.
+differ. The ensemble with the preferred candidate at this index is chosen, so the search tries
+candidates in the order of preference. If a candidate fails, the search skips all candidates that
+are interchangeable with it. So the search is short even if no ensemble keeps the rules of the
+level.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Unplaceable:
             bookies with `free bytes`, or bookies outside of the `quarantine`.
         wanted: The number of bookies that an ensemble needs, or the number of hosts, racks or
             regions that the copies of an entry need.
-        available: The number that exists, including the bookies that are kept.
+        available: The number that is available, including the bookies that stay in the ensemble.
     """
 
     missing: str
@@ -48,7 +49,7 @@ class Unplaceable:
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """A set of rules: the required numbers, and which candidates are not used."""
+    """A set of rules: the required numbers of places, and whether some candidates are avoided."""
 
     goal: Wanted
     needs_room: bool
@@ -66,8 +67,9 @@ def place(
 
     Args:
         quorum: The quorum of the ledger.
-        keep: The bookies that stay, by index; E items. If the kept bookies alone break a rule, the
-            rule stays broken, and the new bookies break it no further (AUTORECOVERY.md#Z8).
+        keep: For each of the E indexes, the bookie that stays, or None. If the kept bookies alone
+            break a rule, the rule stays broken, and the new bookies break it no further
+            (AUTORECOVERY.md#Z8).
         candidates: The bookies to choose from, in the order of preference. Bookies of `keep` are
             never chosen.
         bookies: Places of all bookies, and the candidates that are avoided if possible.
@@ -88,7 +90,7 @@ def place(
 def _levels(
     goal: Wanted, fresh: Sequence[str], bookies: BookieMap, policy: PlacementPolicy
 ) -> Iterator[Level]:
-    """The levels, from all rules down to only the hard rules (AUTORECOVERY.md#Z4)."""
+    """Yield the levels, from all rules down to only the hard rules (AUTORECOVERY.md#Z4)."""
 
     def down_to(number: int, *, is_hard: bool) -> Sequence[int]:
         return (number,) if is_hard else range(number, 0, -1)

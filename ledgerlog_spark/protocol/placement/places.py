@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class BookiePlace:
-    """The place of a bookie. None stands for an unknown part.
+    """The place of a bookie. A part of the place that is unknown is None.
 
     Two racks with the same name in different regions are different racks.
     """
@@ -47,20 +47,20 @@ class BookieMap:
         return any(place.region is not None for place in self.places.values())
 
     def host_of(self, bookie_id: str) -> Hashable:
-        """The host of a bookie. Each bookie on a loopback or unknown host has its own host.
+        """Return the host of a bookie. Each bookie on a loopback or unknown host has its own host.
 
-        If a bookie is not known, its id may be its address.
+        If the host of a bookie is not stored, it is taken from an id of the form `host:port`.
         """
         host = self.places.get(bookie_id, UNKNOWN).host or _host_in(bookie_id)
         return (bookie_id,) if host is None or _is_loopback(host) else host.lower()
 
     def rack_of(self, bookie_id: str) -> Hashable:
-        """The rack of a bookie. All bookies of a region without a known rack share one rack."""
+        """Return the rack of a bookie. Bookies of a region with an unknown rack share one rack."""
         place = self.places.get(bookie_id, UNKNOWN)
         return place.region, place.rack
 
     def region_of(self, bookie_id: str) -> Hashable:
-        """The region of a bookie. All bookies without a known region share one region."""
+        """Return the region of a bookie. All bookies with an unknown region share one region."""
         return self.places.get(bookie_id, UNKNOWN).region
 
 

@@ -1,4 +1,4 @@
-"""Which rules an ensemble should keep, and which of them it must keep."""
+"""Defines which rules an ensemble should keep, and which of these rules it must keep."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class PlacementPolicy:
     given up: if no ensemble keeps this rule, no ledger is created and no failed bookie is replaced.
 
     Attributes:
-        min_racks_per_write_quorum: The copies of an entry should be in at least this number of
-            racks. The rule applies if the rack of at least one bookie is known. All bookies of a
-            region whose racks are unknown count as in one rack. The value 1 means no rule.
+        min_racks_per_write_quorum: Minimum number of racks that should have a copy of an entry. The
+            rule applies if the rack of at least one bookie is known. All bookies of a region whose
+            racks are unknown count as in one rack. The value 1 means no rule.
         min_regions_per_write_quorum: Like `min_racks_per_write_quorum`, but for regions.
         enforce_racks: Whether `min_racks_per_write_quorum` is never given up.
         enforce_regions: Whether `min_regions_per_write_quorum` is never given up.
         enforce_free_bytes: Whether bookies that reported no free bytes are never chosen.
-        enforce_quarantine: Whether bookies that failed three times in the last minute are never
-            chosen for five minutes.
+        enforce_quarantine: Whether a bookie that failed three times within a minute is never chosen
+            in the next five minutes.
         allow_same_host: Whether two copies may be on one host if there are too few hosts. Hosts
             with a loopback address always count as different, so that local clusters work.
 

@@ -35,7 +35,7 @@ class Quarantine:
                 del kept[next(iter(kept))]
 
     def bookies(self, now_ms: int) -> frozenset[str]:
-        """The bookies in quarantine at this time."""
+        """Return the bookies that are in quarantine at this time."""
         for name in [name for name, until in self._until.items() if until <= now_ms]:
             del self._until[name]
         return frozenset(self._until)

@@ -40,7 +40,8 @@ def replace_failed(
     failed = sorted(failed_indexes)
     members, replaced = tuple(ensemble), list[int]()
     for indexes in (failed, *([index] for index in failed)):
-        # First all indexes are tried together. If this fails, indexes are added one by one.
+        # First, bookies for all failed indexes are searched together. If this fails, the indexes
+        # are added one by one.
         tried = [*replaced, *indexes]
         if len(replaced) == len(failed) or len(tried) > len(fresh):
             continue

@@ -13,12 +13,12 @@ from ledgerlog_spark.protocol.placement.places import BookieMap
 STEPS_MAX = 2_000
 """Maximum number of candidates that one search tries.
 
-After that, the search ends without a result.
+If all of them fail, the search ends without a result.
 """
 
 
 class _Spot(NamedTuple):
-    """The place of a bookie, as three names that are compared."""
+    """The host, rack and region of a bookie. Two bookies share a place if the values are equal."""
 
     host: Hashable
     rack: Hashable
@@ -75,7 +75,7 @@ class Search:
         self._windows = [w for w in windows(quorum) if any(keep[index] is None for index in w)]
 
     def first(self, candidates: Sequence[str], goal: Wanted) -> tuple[str, ...] | None:
-        """The first ensemble in the order of `candidates`, or None."""
+        """Return the first ensemble in the order of `candidates`; None if none reaches `goal`."""
         if len(candidates) < len(self._open):
             return None
         attempt = _Attempt(self._keep, self._open, self._windows, self._spots, candidates, goal)
@@ -83,7 +83,7 @@ class Search:
 
 
 class _Attempt:
-    """One search, by backtracking."""
+    """Does one search by backtracking."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class _Attempt:
     def is_possible(self) -> bool:
         """Whether each write set alone could be spread over enough places.
 
-        This cheap test saves many searches without a result.
+        This test is fast, and avoids many searches without a result.
         """
         for part, goal in enumerate(self._goals):
             offered = {self._spots[name][part] for name in self._candidates}
@@ -163,7 +163,7 @@ class _Attempt:
         return min(goal, len(self._used(kept, part)) + len(indexes) - len(kept))
 
     def _signature(self, name: str) -> Hashable:
-        """A candidate's description.
+        """Return the description of a candidate.
 
         With the present members, candidates with equal descriptions are interchangeable.
         """

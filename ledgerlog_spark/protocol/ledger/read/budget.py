@@ -1,9 +1,9 @@
 """The limits of a reader, such as the memory for received entries and for pending answers.
 
-A bookie's answer has at least one entry, and an entry can be as large as a frame. So the limit of
-memory (`size_bytes_max`) counts each pending request as a whole frame. The limit of reading ahead
-(`size_bytes_ahead_max`) counts a request with its expected size. With entries of usual sizes, a
-reader reaches only the limit of reading ahead.
+A bookie's answer has at least one entry, and an entry can be as large as a frame. So for the limit
+of memory (`size_bytes_max`), each pending request counts as a whole frame. For the limit of reading
+ahead (`size_bytes_ahead_max`), a request counts as the expected size of its answer. With entries of
+usual sizes, a reader reaches only the limit of reading ahead.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class ReaderSettings:
         entries_ahead_max: Maximum number of entries to read ahead of the application.
         size_bytes_ahead_max: Maximum sum of two sizes: the payload that the application has not
             taken yet, and the expected answers to pending requests.
-        size_bytes_max: Maximum payload in memory, even for the largest entries. A request is not
-            sent if its answer might exceed the limit. But a reader without entries in memory may
-            always request one entry.
+        size_bytes_max: Maximum number of payload bytes in memory, even for the largest entries. A
+            request is not sent if its answer might exceed the limit. But a reader without entries
+            in memory may always request one entry.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
         batches_in_flight_max: Maximum number of pending requests for batches.
         singles_in_flight_max: Maximum number of pending requests for single entries.
-        hedge_delay_ms: After one to two times this delay, a slow request is also sent to another
-            bookie.
+        hedge_delay_ms: Delay after which a request without an answer is also sent to another
+            bookie. The actual delay is one to two times as long.
         reloads_max: Maximum number of reloads of the metadata for one entry.
         overload: Number and delays (about 15 s in total) of the retries after a bookie answered
             that it is busy.
@@ -64,7 +64,7 @@ class ReaderSettings:
 
 
 class ReadBudget:
-    """Decides how much a reader may request, by the sizes of the entries received so far."""
+    """Decides how much a reader may request, from the sizes of the entries received so far."""
 
     def __init__(
         self, settings: ReaderSettings, metadata: LedgerMetadata, place: ReadPlace | None = None
@@ -80,7 +80,7 @@ class ReadBudget:
         self._likely_size_bytes = max(FIRST_SIZE_BYTES, self._usual_size_bytes)
 
     def keep(self, entries: EntryBatch) -> None:
-        """Count received entries as held until `take`, and adjust the expected size of entries."""
+        """Count received entries as held until `take` is called. Adjust the expected entry size."""
         self.held_size_bytes += entries.size_bytes
         largest = max(map(len, entries.payloads))
         # The estimate rises immediately and falls slowly, because too many requests cost memory,
@@ -107,7 +107,10 @@ class ReadBudget:
         )
 
     def has_room_to_hedge(self, requests: int) -> bool:
-        """Whether a slow request may also go to another bookie. `requests` requests are pending."""
+        """Whether a slow request may also be sent to another bookie.
+
+        `requests` is the number of pending requests.
+        """
         return self._fits(requests, 0)
 
     @property
@@ -119,7 +122,7 @@ class ReadBudget:
         return self._place is None or self._place.has_turn
 
     def reserved_size_bytes(self, requests: int) -> int:
-        """The held payload plus the maximum payload of `requests` pending requests."""
+        """Return the held bytes plus the maximum payload bytes of `requests` pending requests."""
         return self.held_size_bytes + requests * FRAME_SIZE_BYTES_MAX
 
     @property
@@ -151,12 +154,12 @@ class EntriesToRequest:
 
     @property
     def first(self) -> int | None:
-        """The first entry to request; None when nothing is left."""
+        """The first entry to request; None when no entry is left to request."""
         return self._ranges[0][0] if self._ranges else None
 
     @property
     def last_of_first_range(self) -> int:
-        """The last entry (inclusive) of the first range. Valid only while something is left."""
+        """The last entry (inclusive) of the first range. Valid only while an entry is left."""
         return self._ranges[0][1]
 
     def take(self, last_entry_id: int) -> None:
@@ -166,13 +169,13 @@ class EntriesToRequest:
             self._ranges.insert(0, (last_entry_id + 1, last))
 
     def put_back(self, first_entry_id: int, last_entry_id: int) -> None:
-        """Add entries that must be requested later. No other range may contain these entries."""
+        """Add entries that must be requested later. No range may contain these entries already."""
         if first_entry_id <= last_entry_id:
             insort(self._ranges, (first_entry_id, last_entry_id))
 
 
 def _usual_size_bytes(metadata: LedgerMetadata) -> int:
-    """Average payload bytes of an entry of a closed ledger, rounded up; 0 when unknown."""
+    """Return the average payload bytes of an entry of a closed ledger, rounded up; 0 if unknown."""
     if not metadata.is_closed or metadata.last_entry_id < 0:
         return 0
     return -(-metadata.length // (metadata.last_entry_id + 1))

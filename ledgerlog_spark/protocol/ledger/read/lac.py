@@ -31,7 +31,10 @@ class LacPhase(Enum):
 
 
 class LacReader(TableMachine[m.Event, m.Effect]):
-    """One LAC read. The last indication is `LacRead`, or `LedgerFailed` if no answer is usable."""
+    """Reads the LAC once. The last indication is `LacRead` or `LedgerFailed`.
+
+    `LedgerFailed` means that no bookie could report a LAC.
+    """
 
     def __init__(
         self,
@@ -123,5 +126,5 @@ LAC_TABLE: Table[LacReader, m.Effect] = {
     ),
     LacPhase.DONE: row(ignored=(m.LacReplied, m.TimerFired)),
 }
-"""The handlers of a LAC read, by phase and event."""
+"""The handler of each event in each phase of a LAC read."""
 LacReader.table = LAC_TABLE

@@ -1,4 +1,4 @@
-"""Reads a range of entries. An entry is present, absent or unknown.
+"""Reads a range of entries, and finds out whether each entry is present, absent or unknown.
 
 `LedgerReader` never fences the ledger. If every bookie of the ensemble stores every entry (E ==
 Qw), the reader requests batches of entries. A batch with fewer entries than requested does not show
@@ -32,8 +32,8 @@ from ledgerlog_spark.protocol.ledger.slices import SliceSource, last_fitting
 from ledgerlog_spark.protocol.request_numbers import RequestNumbers
 
 DELIVERED_SIZE_BYTES_MAX = 4 << 20
-"""Maximum payload of one delivery, unless a single answer is larger. After the application has
-taken a delivery, there is room for further requests."""
+"""Maximum number of payload bytes in one delivery, unless a single answer is larger. After the
+application has taken a delivery, there is room for further requests."""
 
 
 class ReaderPhase(Enum):
@@ -96,7 +96,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
 
     @property
     def reserved_size_bytes(self) -> int:
-        """Received payload that was not taken, plus the maximum payload of pending requests."""
+        """Bytes of received payload that was not taken, plus the maximum for pending requests."""
         out = 0 if self.phase is ReaderPhase.DONE else self._requests_out
         return self._budget.reserved_size_bytes(out)
 
@@ -148,7 +148,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return len(self._batches) + len(self._reads) + is_requested_next
 
     def _last_of_batch(self, first_entry_id: int) -> int:
-        """The last entry of a batch, which stays within one range and one fragment.
+        """Return the last entry of a batch, which stays within one range and one fragment.
 
         With striping, a batch has one entry.
         """
@@ -242,7 +242,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
                 self._keep(fresh)
         if event.code is Code.BAD_REQUEST:
             if is_sliced:
-                self._slices = None  # a bookie of the ledger lacks READ_SLICES
+                self._slices = None  # a bookie does not support READ_SLICES
             else:
                 self._takes_batches = False
         effects: list[m.Effect] = []
@@ -253,7 +253,10 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
     def _go_on_with(
         self, batch: BatchInFlight, index: int, event: m.BatchReplied, *, is_sliced: bool
     ) -> list[m.Effect]:
-        """Request the rest of a batch. A short answer does not show that the rest is absent."""
+        """Request the remaining entries of a batch.
+
+        An answer without these entries does not show that they are absent.
+        """
         has_entries = bool(event.entries) and event.code is Code.OK
         is_refused = is_sliced and self._slices is None and not has_entries
         if is_refused or has_entries:
@@ -273,7 +276,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return self._request_one(first)
 
     def _put_back(self, batch: BatchInFlight, first_entry_id: int) -> None:
-        """Request the rest of a batch later, when there is room.
+        """Request the remaining entries of a batch later, when there is room.
 
         Ignore further answers to the batch.
         """
@@ -305,7 +308,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
             self.phase = ReaderPhase.DONE
             return [*effects, m.RangeRead(self.metadata)]
         if self.phase is ReaderPhase.READING:
-            # The first entry has priority: its next request gets the room that its last request
+            # The first entry has priority, so its next request gets the room that its last request
             # had.
             effects += self._see_about_the_head()
         if self.phase is ReaderPhase.READING:
@@ -336,7 +339,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return m.EntriesRead(entries)
 
     def _see_about_the_head(self) -> list[m.Effect]:
-        """Reload the metadata before an entry is reported absent or unknown."""
+        """Reload the metadata before the next entry is reported absent or unknown."""
         tally = self._tallies.get(self.next_entry_id)
         if tally is None or not tally.is_hopeless or self._busy_timer:
             return []
@@ -352,7 +355,7 @@ class LedgerReader(TableMachine[m.Event, m.Effect]):
         return [m.LoadMetadata(self._reload, sync_first=True)]
 
     def _final_failure(self, tally: ReplicaTally) -> m.Failure | None:
-        """The failure that these answers prove; None if the metadata has to be reloaded first."""
+        """Return the failure that these answers prove; None if the metadata must be reloaded."""
         is_last = self._reloads == self._settings.reloads_max
         if tally.verdict is not Verdict.ABSENT:
             return tally.failure if is_last or self._is_confirmed_by_reload else None
@@ -458,5 +461,5 @@ READER_TABLE: Table[LedgerReader, m.Effect] = {
         ignored=(m.ReadReplied, m.BatchReplied, m.TimerFired, m.MetadataLoaded, RoomMade),
     ),
 }
-"""The handlers of a reader, by phase and event."""
+"""The handler of each event in each phase of a reader."""
 LedgerReader.table = READER_TABLE

@@ -1,4 +1,4 @@
-"""The answers of the bookies about one entry that a reader requested, and the verdict."""
+"""Collects the answers of the bookies about one entry that a reader requested."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class ReplicaTally:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict is PRESENT after one OK.
+        """The verdict from the answers so far. One answer OK makes the verdict PRESENT.
 
-        After Qw answers without an OK, the verdict is ABSENT if every bookie reports the entry
-        absent. Otherwise, it is UNKNOWN.
+        If no answer is OK, the verdict is UNDECIDED until all Qw bookies have answered. Then the
+        verdict is ABSENT if every bookie reports the entry absent. Otherwise it is UNKNOWN.
         """
         if Code.OK in self.codes.values():
             return Verdict.PRESENT
@@ -39,7 +39,7 @@ class ReplicaTally:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a bookie refused because it has too many requests."""
+        """Whether a bookie refused the request, because it has too many requests."""
         return Code.BUSY in self.codes.values()
 
     @property

@@ -1,7 +1,7 @@
 """Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
-A bookie that has not answered is possibly not fenced. If no ack quorum consists only of such
-bookies, the ensemble is *covered*. Then the old writer cannot confirm another entry
+A bookie that has not answered is possibly not fenced. If no possible ack quorum consists only of
+such bookies, the ensemble is *covered*, and the old writer cannot confirm another entry
 (PROTOCOL.md#C3).
 """
 
@@ -26,22 +26,23 @@ class FencingState(Enum):
 
     UNDECIDED = "waiting for answers"
     COVERED = "covered"
-    UNCOVERED = "all answered, not covered"
+    UNCOVERED = "all bookies answered, but the ensemble is not covered"
     UNAUTHORIZED = "wrong password"
 
 
 @dataclass(slots=True, eq=False)
 class Fencing:
-    """One fencing read to each bookie of an ensemble."""
+    """Sends one fencing read to each bookie of an ensemble, and collects the answers."""
 
     quorum: Quorum
     ensemble: tuple[str, ...]
     numbers: RequestNumbers
-    known: int = 0  # bits of the fenced indexes
+    known: int = 0  # bits of the indexes whose bookies are fenced
     last_add_confirmed: int = NO_ENTRY  # the largest LAC in the answers
     # last entry of each bookie by index, from the answers before the decision
     last_entry_ids: dict[int, int] = field(default_factory=dict)
-    last_found: dict[int, int] = field(default_factory=dict)  # from all answers
+    # last entry of each bookie by index, from all answers
+    last_found: dict[int, int] = field(default_factory=dict)
     state: FencingState = FencingState.UNDECIDED
     _sent: dict[int, int] = field(default_factory=dict)
 
@@ -57,10 +58,10 @@ class Fencing:
         return effects
 
     def take_reply(self, reply: ReadReplied) -> FencingState:
-        """Record an answer. After the decision, an answer changes nothing (PROTOCOL.md#C10).
+        """Take an answer, and return the new state.
 
-        A later answer only adds the last entry of its bookie to `last_found`. This entry shows
-        which entries the bookie lacks.
+        After the decision, an answer does not change the state (PROTOCOL.md#C10). It only adds the
+        last entry of its bookie to `last_found`, which shows which entries the bookie lacks.
         """
         index = self._sent.pop(reply.request, None)
         if index is not None and reply.entry is not None:
@@ -83,10 +84,10 @@ class Fencing:
         return self.state
 
     def holes(self, first_entry_id: int, last_entry_id: int) -> list[HoleLeft]:
-        """Holes among the entries of the ensemble that recovery does not read (PROTOCOL.md#C24).
+        """Return the holes among these entries, which recovery does not read (PROTOCOL.md#C24).
 
-        A bookie has a hole if it has not answered, or if its last entry is smaller than the last of
-        these entries that it must have.
+        A bookie has a hole if it has not answered, or if its last entry is before the last of these
+        entries that it must have.
         """
         size = self.quorum.ensemble_size
         holes: list[HoleLeft] = []

@@ -1,10 +1,10 @@
-"""The reads of a recovery. They read many entries after the LAC at once.
+"""Reads the entries after the LAC for a recovery, many entries at once.
 
 The recovery takes the entries in order. Every read of a single entry also fences (PROTOCOL.md#C2).
 One positive answer makes an entry present. An entry is absent only when Qw - Qa + 1 bookies of its
 write set reported it absent, each in the answer to a fencing read. All other answers (a timeout, a
-bad digest, an I/O error) decide nothing (PROTOCOL.md#C8). One bookie gets the first request for an
-entry. The other bookies get a request if the first answer is slow or does not contain the entry.
+bad digest, an I/O error) prove nothing (PROTOCOL.md#C8). At first, only one bookie gets a request
+for an entry. The other bookies get a request if its answer is slow or does not contain the entry.
 
 If every bookie stores every entry (E == Qw), batches find the present entries. Then all bookies get
 a read of the first entry that is in no batch.
@@ -44,8 +44,8 @@ class ReadAhead:
         entries_max: Maximum number of requested entries after the limit has grown.
         size_bytes_max: Maximum size of the requested entries, estimated from the largest entry so
             far. This limit also applies to the entries that wait to be written back.
-        slow_member_ms: A request without an answer is sent to other bookies, too, after one to two
-            times this delay.
+        slow_member_ms: Delay after which a request without an answer is also sent to other bookies.
+            The actual delay is one to two times as long.
         batch_entries_max: Maximum number of entries in one answer. The value 1 turns batches off.
         batch_size_bytes_max: Maximum size of one answer.
     """
@@ -86,7 +86,7 @@ class EntryTally:
 
     @property
     def verdict(self) -> Verdict:
-        """The verdict so far. A copy makes the entry PRESENT, even if it was ABSENT before."""
+        """The verdict so far. A copy makes it PRESENT, even if the verdict was ABSENT before."""
         if self.entry is not None:
             return Verdict.PRESENT
         if self.absents >= self.absents_needed:
@@ -125,7 +125,10 @@ class PresenceBatches:
         return self._current != 0
 
     def ends_before(self, entry_id: int) -> bool:
-        """Whether the fenced bookie of the next batch reported a last entry before `entry_id`."""
+        """Whether the bookie that gets the next batch has no entry from `entry_id` on.
+
+        The bookie reported its last entry when it was fenced.
+        """
         return entry_id > self.last_entry_ids.get(self.order[0], LAST_ID)
 
     def request(self, first_entry_id: int) -> m.SendReadBatch:
@@ -145,7 +148,7 @@ class PresenceBatches:
         )
 
     def take_reply(self, reply: m.BatchReplied, first_entry_id: int) -> EntryBatch | None:
-        """The entries of `reply` from `first_entry_id` on, without gaps; None if there are none.
+        """Return the entries of `reply` from `first_entry_id` on; None if there are none.
 
         A late answer counts too, because it also proves that its entries are present.
         """
@@ -174,7 +177,7 @@ class PresenceBatches:
         self.order.insert(0, index)
 
     def tick(self) -> bool:
-        """Abandon the batch if it was already pending at the last tick.
+        """Abandon the batch if it was already pending at the last call of this method.
 
         Return whether a batch was abandoned.
         """

@@ -6,11 +6,11 @@ the entries after the largest LAC back to an ack quorum. Then the recovery close
 last of these entries. Several recoveries may run at once: the first close wins, and the other
 recoveries accept its result (PROTOCOL.md#C13).
 
-An attempt that cannot decide is repeated from the beginning, within `RecoverySettings.retry`. If no
-attempt can decide, the metadata stays IN_RECOVERY, which is a legal final state. The floor is the
-last entry that a log needs. No attempt closes a ledger before this entry. An attempt that finds an
-end before the floor loads the record again, because another recovery may have found more entries
-and closed the ledger (PROTOCOL.md#C14).
+An attempt that cannot decide where the ledger ends is repeated from the beginning, as often as
+`RecoverySettings.retry` allows. If no attempt can decide, the metadata stays IN_RECOVERY, which is
+a legal final state. The floor is the last entry that a log needs. No attempt closes a ledger before
+this entry. An attempt that finds an end before the floor loads the record again, because another
+recovery may have found more entries and closed the ledger (PROTOCOL.md#C14).
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -82,7 +82,7 @@ RETRIABLE = (
 
 
 class LedgerRecovery(UpdatingMachine):
-    """One client's recovery of one ledger. The last indication is LedgerClosed or LedgerFailed."""
+    """Recovers one ledger for one client. The last indication is LedgerClosed or LedgerFailed."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LedgerRecovery(UpdatingMachine):
         floor_entry_id: int = NO_ENTRY,
         settings: RecoverySettings | None = None,
     ) -> None:
-        """A recovery, which begins when it gets `Start`.
+        """Create a recovery, which begins when it gets `Start`.
 
         Args:
             floor_entry_id: The last entry that a durable reference, for example a log, needs. If
@@ -178,9 +178,9 @@ class LedgerRecovery(UpdatingMachine):
         return [*([m.HolesLeft(closed.value, holes)] if holes else ()), m.LedgerClosed(closed)]
 
     def _holes_of(self, closed: LedgerMetadata) -> tuple[m.HoleLeft, ...]:
-        """The holes of the attempt that wrote the record's fragments; empty if no attempt did so.
+        """Return the holes of the attempt that wrote the record's fragments; empty if none did.
 
-        The close of an earlier attempt may have no answer, and may happen later.
+        An earlier attempt may have sent a close that got no answer. This close may succeed later.
         """
         if self._tail is not None and closed.fragments == self._closing_fragments:
             return self._tail.holes()
@@ -273,10 +273,10 @@ class LedgerRecovery(UpdatingMachine):
         return self._stop(m.Failure.NEEDS_OPERATOR, entry_id=self._floor_entry_id)
 
     def _decide_close(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata with this attempt's result, if no other write came first.
+        """Return the CLOSED metadata with this attempt's result, or a refusal after another write.
 
-        The other write may have closed the ledger at a later entry, and a tool may have reopened it
-        afterwards (PROTOCOL.md#C13).
+        Another write may have closed the ledger at a later entry, and a tool may have reopened the
+        ledger afterwards (PROTOCOL.md#C13).
         """
         if current.state is LedgerState.CLOSED:
             return Refusal(None)
@@ -360,5 +360,6 @@ RECOVERY_TABLE: Table[LedgerRecovery, m.Effect] = {
     RecoveryPhase.WAITING: row(on(m.TimerFired, LedgerRecovery._on_retry_timer), ignored=_REPLIES),
     RecoveryPhase.DONE: row(ignored=_REPLIES),
 }
-"""The dispatch table of a recovery. It ignores late replies to an earlier attempt."""
+"""The handler of each event in each phase of a recovery. Late replies to an earlier attempt are
+ignored."""
 LedgerRecovery.table = RECOVERY_TABLE

@@ -53,7 +53,7 @@ LINGER_SIZE_BYTES = 256 << 10
 
 @dataclass(frozen=True, slots=True)
 class TailStep:
-    """The result of one event. A tail that is written or has failed accepts no more replies."""
+    """The result of one event. After `is_written` or a failure, the tail takes no more replies."""
 
     effects: Sequence[m.Effect] = ()
     is_written: bool = False  # all entries are on an ack quorum, so the owner can close
@@ -79,7 +79,7 @@ class WriteBack:
     numbers: RequestNumbers
     window: Window
     buffered_size_bytes_max: int
-    # None until the first entry arrives, because the length in its header is needed
+    # created when the first entry arrives, because the length in its header is needed
     pipeline: AddPipeline | None = None
     _buffered: deque[m.StoredEntry] = field(default_factory=deque)
     _buffered_size_bytes: int = 0
@@ -92,7 +92,7 @@ class WriteBack:
 
     @property
     def length(self) -> int | None:
-        """Payload bytes of the ledger up to `last_add_confirmed`, if known."""
+        """Payload bytes of the ledger up to `last_add_confirmed`; None if unknown."""
         return self._measured_length if self.pipeline is None else self.pipeline.length
 
     @property
@@ -120,7 +120,10 @@ class WriteBack:
             self._buffered_size_bytes += len(entry.payload)
 
     def flush(self, *, is_end: bool) -> list[m.SendAdd]:
-        """Send the buffered entries in runs. Before the end, a small run waits for pending runs."""
+        """Send the buffered entries in runs.
+
+        If `is_end` is false, a small run waits while another run is pending.
+        """
         effects: list[m.SendAdd] = []
         pipeline = self.pipeline
         while self._buffered and pipeline is not None and pipeline.can_add:
@@ -172,7 +175,7 @@ class RecoveryTail:
         self,
         *,
         ledger_id: int,
-        record: Versioned[LedgerMetadata],  # the metadata when the attempt fenced
+        record: Versioned[LedgerMetadata],  # the metadata before the attempt fenced the ledger
         fencing: Fencing,  # its state is COVERED
         bookies: FailedBookies,  # no index waits for a replacement
         read_ahead: ReadAhead,
@@ -188,7 +191,8 @@ class RecoveryTail:
         self._listing = 0
         self._reading = 0  # the number of the pending read of identities
         self._chosen: Replacements | None = None  # replacements whose identities are being read
-        self._identities: dict[str, Identity] = {}  # of each replacement, before its first entry
+        # identity of each replacement, read before the replacement got its first entry
+        self._identities: dict[str, Identity] = {}
         self._hedge_timer = 0
         metadata = record.value
         # the last fragment of `record`, and the fragments that replacements began
@@ -365,7 +369,10 @@ class RecoveryTail:
                 return _failed(m.Failure.RECOVERY, entry_id=self._reads.next_entry_id)
 
     def holes(self) -> tuple[m.HoleLeft, ...]:
-        """The entries of the last fragment that bookies lack at the end (PROTOCOL.md#C24)."""
+        """Return the entries of the last fragment that bookies lack (PROTOCOL.md#C24).
+
+        The owner calls this when the attempt has ended.
+        """
         first = self._record.value.last_fragment.first_entry_id
         holes = {hole.bookie_id: hole for hole in self._fencing.holes(first, self.write_back.found)}
         pipeline = self.write_back.pipeline
@@ -377,7 +384,7 @@ class RecoveryTail:
         return tuple(holes.values())
 
     def _last_safe_entry(self, last_add_confirmed: int) -> int:
-        """The LAC, or the last entry before the last fragment if that entry is later.
+        """Return the LAC, or the last entry before the last fragment if that entry is later.
 
         The bookies of the last fragment have no earlier entries (PROTOCOL.md#C6).
         """

@@ -1,8 +1,9 @@
 """The one writer of a ledger.
 
-- `writer`: adds, replacement of failed bookies, close. `settings`: its phases and limits.
-- `add_pipeline`: pending runs of one ensemble.
-- `ensemble_change`: which bookies failed, and the writes of the metadata.
-- `absences`: failed bookies without a replacement, for which only the ids of missing entries are
-  kept.
+- `writer`: appends entries, replaces failed bookies and closes the ledger. `settings`: the phases
+  and limits of the writer.
+- `add_pipeline`: sends and confirms the pending runs of one ensemble.
+- `ensemble_change`: collects failed bookies, and makes the metadata for a change.
+- `absences`: failed bookies without a replacement, for which the writer stores only the ids of
+  missing entries.
 """

@@ -3,7 +3,7 @@
 A bookie is *absent* if a fragment names it and the writer sends it nothing, because it does not
 answer and no other bookie can replace it (PROTOCOL.md#B20). A bookie may be registered and still
 not answer, for example during a network partition. Each return of a bookie begins a fragment. If
-the bookie then stores nothing, the writer doubles its wait before the next return.
+the bookie then stores nothing, the writer doubles the wait before the bookie's next return.
 """
 
 from __future__ import annotations
@@ -16,21 +16,24 @@ from ledgerlog_spark.protocol.ledger.write.add_pipeline import AddPipeline
 from ledgerlog_spark.protocol.ledger.write.ensemble_change import FailedBookies
 
 DOUBLINGS_MAX = 6
-"""After many returns without success, a bookie is tried only at every 64th list of bookies."""
+"""Maximum number of times that the wait is doubled. After this number of returns without success, a
+bookie is tried only at every 64th list of bookies."""
 
 
 class Absences:
-    """The absent bookies, by their indexes in the ensemble. They are some of the failed bookies."""
+    """The absent bookies, by their indexes in the ensemble. Each absent bookie has failed."""
 
     def __init__(self, quorum: Quorum, pipeline: AddPipeline, failed: FailedBookies) -> None:
         self._quorum = quorum
         self._pipeline = pipeline
         self._failed = failed
-        self.returns: dict[int, int] = {}  # index -> returns since the bookie last stored an entry
-        self._lists_left: dict[int, int] = {}  # index -> number of lists that are still ignored
+        # index -> number of returns since the bookie last stored an entry
+        self.returns: dict[int, int] = {}
+        # index -> number of lists with this bookie that are ignored before it is tried again
+        self._lists_left: dict[int, int] = {}
 
     def __bool__(self) -> bool:
-        """Whether a bookie is absent."""
+        """Whether at least one bookie is absent."""
         return bool(self._lists_left)
 
     def __contains__(self, index: int) -> bool:
@@ -72,7 +75,7 @@ class Absences:
         self._lists_left[index] = (1 << min(returns, DOUBLINGS_MAX)) - 1
 
     def is_due(self, index: int) -> bool:
-        """Count a list that contains the bookie at `index`.
+        """Count a list of bookies that contains the bookie at `index`.
 
         Return whether to try this bookie now.
         """
@@ -90,6 +93,6 @@ class Absences:
         self.returns.pop(index, None)
 
     def replaced(self, index: int) -> None:
-        """Forget the bookie at `index`, because the metadata has another bookie there."""
+        """Forget the bookie at `index`, because the metadata has another bookie at this index."""
         self._lists_left.pop(index, None)
         self.returns.pop(index, None)

@@ -1,9 +1,9 @@
-"""The pending runs of one ensemble.
+"""Sends and confirms the pending runs of one ensemble.
 
 `LedgerWriter` and the `WriteBack` of a recovery each have a pipeline. The pipeline has no reference
 to its owner or to the metadata. It sends runs, records answers and confirms runs in order. Its
-owner decides about failed bookies, pauses confirmation during an ensemble change, and names the
-replacements.
+owner decides what to do about failed bookies, pauses confirmation during an ensemble change, and
+names the replacements.
 
 Each run has a bit mask of the indexes that acknowledged it. A bit means that the bookie at this
 index stored its part of the run. So a striped run (E > Qw) is confirmed when each of its entries
@@ -104,7 +104,8 @@ class AddPipeline:
         last_add_confirmed: int,
         length: int,
         window: Window,
-        # send with RECOVERY_ADD, and `last_add_confirmed` in all headers (PROTOCOL.md#C10)
+        # whether all runs have the flag RECOVERY_ADD, and all their headers contain
+        # `last_add_confirmed` of this call as their LAC (PROTOCOL.md#C10)
         is_recovery: bool = False,
     ) -> None:
         self.ledger_id = ledger_id
@@ -116,8 +117,8 @@ class AddPipeline:
         self.next_entry_id = last_add_confirmed + 1  # first entry of the next run
         # number of entries in runs that some bookie has not stored yet, including confirmed runs
         self.entries_in_flight = 0
-        self.size_bytes_in_flight = 0  # payload of these entries
-        self.is_paused = False  # while it is set, `last_add_confirmed` does not change
+        self.size_bytes_in_flight = 0  # payload bytes of these entries
+        self.is_paused = False  # while this is true, `last_add_confirmed` does not change
         self.is_recovery = is_recovery
         self._lac_found = last_add_confirmed
         self._length_sent = length  # payload bytes up to and excluding `next_entry_id`
@@ -217,11 +218,11 @@ class AddPipeline:
         return confirmed
 
     def suspend(self, index: int) -> None:
-        """Send nothing to `index` until `replace` or `resend`. Its answers still count."""
+        """Send nothing to the bookie at `index` until `replace` or `resend`. Its answers count."""
         self._suspended |= 1 << index
 
     def is_suspended(self, index: int) -> bool:
-        """Whether `index` waits for `replace` or `resend`."""
+        """Whether nothing is sent to the bookie at `index` until `replace` or `resend`."""
         return bool(self._suspended >> index & 1)
 
     def replace(self, ensemble: tuple[str, ...], indexes: Iterable[int]) -> list[SendAdd]:
@@ -248,9 +249,10 @@ class AddPipeline:
         return self._send_missing(index)
 
     def leave_out(self, index: int) -> None:
-        """Send nothing to `index` until `replace` or `resend`, and keep no confirmed run for it.
+        """Send nothing to the bookie at `index` until `replace` or `resend`.
 
-        From now on, only the ids of the missing entries are kept (PROTOCOL.md#A11).
+        From now on, no confirmed run is kept for this bookie. Only the ids of the confirmed entries
+        that it lacks are stored (PROTOCOL.md#A11).
         """
         self.suspend(index)
         self._absent |= 1 << index
@@ -272,20 +274,23 @@ class AddPipeline:
         self.note_holes(_indexes(self._suspended))
 
     def take_holes(self) -> tuple[HoleLeft, ...]:
-        """Return the holes since the last call, by bookie."""
+        """Return the holes that were recorded since the last call, sorted by bookie."""
         holes = tuple(HoleLeft(*ids, name) for name, ids in sorted(self._holes.items()))
         self._holes.clear()
         return holes
 
     def abandon(self, index: int) -> None:
-        """Send nothing more to `index` and await no answer. Its bookie has no replacement."""
+        """Send nothing more to the bookie at `index`, because it has no replacement.
+
+        Its answers are not awaited any more.
+        """
         self.suspend(index)
         self._abandoned |= 1 << index
         for pending in (*self._late.values(), *self._unconfirmed):
             self._let_off(pending, index)
 
     def withdraw(self) -> int | None:
-        """Drop all pending runs, and return their first unconfirmed entry.
+        """Drop all pending runs, and return the first entry of the oldest unconfirmed run.
 
         These runs are never confirmed, and their outcome is unknown.
         """

@@ -1,8 +1,8 @@
 """Collects a ledger's failed bookies, and makes the metadata for ensemble changes and the close.
 
 Only one change runs at a time (PROTOCOL.md#B1). Failures during a change are collected here for the
-next change. The failures of each bookie are counted, so that a bookie that just failed is chosen
-last.
+next change. The failures of each bookie are counted, so that a bookie that has failed recently is
+chosen last.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class FailedBookies:
         self._waited: set[int] = set()
 
     def __bool__(self) -> bool:
-        """Whether an index waits for a replacement."""
+        """Whether at least one index waits for a replacement."""
         return bool(self.by_index)
 
     @property
@@ -55,9 +55,10 @@ class FailedBookies:
 
     @property
     def answers(self) -> tuple[tuple[str, Code], ...]:
-        """Bookies that wait for a replacement, or have not answered since they failed.
+        """The bookies that wait for a replacement, or have not answered since they failed.
 
-        The newest of `codes` is last, because messages show only the last bookies.
+        Each bookie is paired with the answer that made it fail. The newest failure of `codes` is
+        last, because messages show only the last bookies.
         """
         answered = [failed for failed in self.by_index.values() if failed[0] not in self.codes]
         return (*answered, *self.codes.items())
@@ -82,7 +83,7 @@ class FailedBookies:
     def choose(
         self, quorum: Quorum, ensemble: tuple[str, ...], listed: BookiesListed
     ) -> Replacements:
-        """Choose replacements for the waiting indexes, as long as a candidate fits."""
+        """Choose replacements for the waiting indexes, as far as there are suitable candidates."""
         lately = self._counts_lately
         eligible = [n for n in listed.candidates if lately.get(n, 0) < FAILURES_IN_A_ROW_MAX]
         return replace_failed(
@@ -138,12 +139,12 @@ class FailedBookies:
 
 @dataclass(frozen=True, slots=True)
 class FragmentChange:
-    """A writer's ensemble change. A call returns the metadata to write (PROTOCOL.md#B6)."""
+    """A writer's ensemble change. Calling it returns the metadata to write (PROTOCOL.md#B6)."""
 
     first_entry_id: int  # last add confirmed + 1
     replacements: Mapping[int, tuple[str, str]]  # index -> (failed bookie, its replacement)
-    # index -> bookie that was absent. If it is not empty, the new fragment may have the same
-    # ensemble (PROTOCOL.md#B20).
+    # index -> bookie that was absent. If this mapping is not empty, the new fragment may have the
+    # same ensemble as the last fragment (PROTOCOL.md#B20).
     returned: Mapping[int, str] = field(default_factory=dict)
 
     @property
@@ -152,7 +153,7 @@ class FragmentChange:
         return tuple(sorted((*self.replacements, *self.returned)))
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The metadata with the new fragment, or the reason why it must not be written."""
+        """Return the metadata with the new fragment, or the reason why it must not be written."""
         if current.state is LedgerState.CLOSED:
             return Refusal(Failure.CLOSED)
         if current.state is LedgerState.IN_RECOVERY:
@@ -168,7 +169,7 @@ class FragmentChange:
         return current.with_fragments(fragments)
 
     def ensemble_after(self, ensemble: tuple[str, ...]) -> tuple[str, ...]:
-        """`ensemble` after the replacement of each failed bookie that is still at its index."""
+        """Replace each failed bookie of `ensemble` that is still at its index."""
         members = list(ensemble)
         for index, (failed, replacement) in self.replacements.items():
             if members[index] == failed:
@@ -178,13 +179,16 @@ class FragmentChange:
 
 @dataclass(frozen=True, slots=True)
 class LedgerClose:
-    """A writer's close at its last add confirmed. A call returns the metadata (PROTOCOL.md#D3)."""
+    """A writer's close at its last add confirmed.
+
+    Calling it returns the metadata to write (PROTOCOL.md#D3).
+    """
 
     last_entry_id: int
     length: int
 
     def __call__(self, current: LedgerMetadata) -> LedgerMetadata | Refusal:
-        """The CLOSED metadata, or the reason why it must not be written."""
+        """Return the CLOSED metadata, or the reason why it must not be written."""
         if current.state is LedgerState.IN_RECOVERY:
             return Refusal(Failure.FENCED)
         if current.state is LedgerState.CLOSED:
@@ -196,10 +200,10 @@ class LedgerClose:
 
 
 def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragment, ...]:
-    """`fragments` with `new` at the end.
+    """Return `fragments` with the fragment `new` at the end.
 
-    If the last fragment begins at the same entry, `new` replaces it, because no fragment without
-    entries is kept (PROTOCOL.md#B4).
+    If the last fragment begins at the same entry, `new` replaces it, because a fragment without
+    entries is not kept (PROTOCOL.md#B4).
     """
     assert new.first_entry_id >= fragments[-1].first_entry_id, "fragments rise"
     kept = fragments[:-1] if new.first_entry_id == fragments[-1].first_entry_id else fragments
@@ -207,10 +211,10 @@ def with_fragment(fragments: tuple[Fragment, ...], new: Fragment) -> tuple[Fragm
 
 
 def fragments_up_to(fragments: tuple[Fragment, ...], last_entry_id: int) -> tuple[Fragment, ...]:
-    """The fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
+    """Return the fragments of a ledger that is closed at `last_entry_id` (PROTOCOL.md#D4).
 
-    A fragment that begins after the end has no entries, and is dropped. But the first fragment is
-    always kept.
+    A fragment that begins after the end of the ledger has no entries, and is dropped. But the first
+    fragment is always kept.
     """
     first, *others = fragments
     return (first, *(one for one in others if one.first_entry_id <= last_entry_id))

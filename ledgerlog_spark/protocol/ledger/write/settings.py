@@ -1,4 +1,4 @@
-"""The phases and limits of a writer, and the answers that end it."""
+"""The phases and limits of a writer, and the answers of bookies that end the writer."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class WriterSettings:
             After the last retry, the failed bookies become absent. But if the other bookies are not
             enough for each ack quorum, the writer fails.
         ensemble_changes_max: Maximum number of ensemble changes in one ledger, at least 0.
-        add_quorum_timeout_ms: The writer fails after the oldest run has waited for one to two times
-            this time. If it is None, the writer waits without a limit.
+        add_quorum_timeout_ms: Time after which the writer fails if the oldest pending run is not
+            confirmed. The actual time is one to two times as long. None means no limit.
     """
 
     window: Window = field(default_factory=Window)

@@ -1,4 +1,4 @@
-"""The one writer of a ledger: adds, replacement of failed bookies, close.
+"""Writes a ledger: appends entries, replaces failed bookies and closes the ledger.
 
 `LedgerWriter` has an `AddPipeline`, and writes each ensemble change to the metadata immediately.
 The new fragment begins after the last add confirmed. So from the first failure until the new
@@ -10,8 +10,8 @@ When no bookie can replace a failed bookie, the fragments do not change, and the
 with the other bookies. After a delay the writer lists the bookies again, and retries the failed
 bookie if it is still registered (PROTOCOL.md#B9). `WriterSettings.replacement` limits the retries.
 After the last retry, or when the window is full, the bookie is *absent*: the writer sends it
-nothing, and keeps only the ids of the missing entries. When the bookie is registered again, the
-writer begins a new fragment after the last add confirmed (PROTOCOL.md#B20; `absences.py`).
+nothing, and stores only the ids of the entries that it lacks. When the bookie is registered again,
+the writer begins a new fragment after the last add confirmed (PROTOCOL.md#B20; `absences.py`).
 
 A bookie that answers BUSY has not failed. The refused runs are resent after a wait. During the
 wait, the writer confirms with the other bookies (PROTOCOL.md#A12; `protocol/ledger/overload.py`).
@@ -61,9 +61,9 @@ class LedgerWriter(UpdatingMachine):
         settings: WriterSettings | None = None,
         absent: Collection[str] = (),
     ) -> None:
-        """A writer for the ledger with the metadata `created`, which is OPEN without entries.
+        """Create a writer for a ledger with the metadata `created`, which is OPEN without entries.
 
-        `absent` are the bookies of the ensemble that were not registered when they were chosen. So
+        `absent` contains bookies of the ensemble that were not registered when they were chosen. So
         the writer sends them nothing before they are registered (PROTOCOL.md#B21).
         """
         if created.value.state is not LedgerState.OPEN:
@@ -77,7 +77,7 @@ class LedgerWriter(UpdatingMachine):
         self.ensemble_changes = 0  # number of changes that are in the metadata
         self._settings = settings or WriterSettings()
         super().__init__(numbers=RequestNumbers(), retry=self._settings.metadata)
-        # confirms no runs in LISTING and CHANGING
+        # the pipeline confirms no runs in LISTING and CHANGING
         self._pipeline = AddPipeline(
             ledger_id=ledger_id,
             quorum=created.value.quorum,
@@ -90,8 +90,8 @@ class LedgerWriter(UpdatingMachine):
         self._failed = FailedBookies()  # the pipeline suspends their indexes
         self._absences = Absences(created.value.quorum, self._pipeline, self._failed)
         self._lost: set[int] = set()  # failed indexes after `MemberLost`, until the next list
-        self._holes: tuple[m.HoleLeft, ...] = ()  # of the last fragment; set when no run is pending
-        # their indexes are suspended too, until their timers fire
+        self._holes: tuple[m.HoleLeft, ...] = ()  # holes of the last fragment; set by `_withdraw`
+        # the busy bookies; the pipeline suspends their indexes until their timers fire
         self._busy = BusyBookies(self._numbers)
         self._change: FragmentChange | None = None  # the pending change; set in CHANGING
         self._listing = 0  # number of the newest request for bookies; other answers are ignored
@@ -177,7 +177,7 @@ class LedgerWriter(UpdatingMachine):
         return self._on_member_failed(answer)
 
     def _on_member_busy(self, refused: MemberAnswer) -> list[m.Effect]:
-        """Send nothing to the bookie for a while.
+        """Send nothing to the busy bookie until its retry, or replace it after many refusals.
 
         Refusals of runs that were sent together count as one refusal.
         """
@@ -252,7 +252,7 @@ class LedgerWriter(UpdatingMachine):
         return self.ensemble_changes < self._settings.ensemble_changes_max
 
     def _look_again(self) -> list[m.Effect]:
-        """List the bookies to replace failed bookies; do not pause if all of them are absent."""
+        """List the bookies, and pause confirmation if a failed bookie is not absent."""
         return self._begin_change() if self._absences.others else self._look_for_absent()
 
     def _look_for_absent(self) -> list[m.Effect]:
@@ -330,7 +330,7 @@ class LedgerWriter(UpdatingMachine):
         return []
 
     def _go_on_without(self, unreplaced: tuple[int, ...]) -> list[m.Effect]:
-        """Confirm with the other bookies. Later, list the bookies again."""
+        """Continue to confirm runs with the other bookies, and list the bookies again later."""
         effects = self._resume()
         ensemble = self._pipeline.ensemble
         first_waits = [i for i in self._failed.waiting if self._failed.rounds.get(i) == 1]
@@ -495,5 +495,5 @@ WRITER_TABLE: Table[LedgerWriter, m.Effect] = {
         refused=(m.AddRequested,),
     ),
 }
-"""The dispatch table of the writer."""
+"""The handler of each event in each phase of a writer."""
 LedgerWriter.table = WRITER_TABLE

@@ -37,7 +37,7 @@ class Expired:
 
 @dataclass(frozen=True, slots=True)
 class ExpiryStep:
-    """One step. `head` is the head after the step, but with the token from before the step."""
+    """One planned step. `head` is the head after the step, but with the token before the step."""
 
     head: LogHead
     unlisted: tuple[int, ...]
@@ -50,10 +50,10 @@ class ExpiryStep:
 
 
 class ExpiryMachine(LogMachine[Expired]):
-    """One step of the expiry; ends with `Finished(Expired)`.
+    """Does one step of the expiry; ends with `Finished(Expired)`.
 
-    The result of the last step has `is_complete` set. After a conflict or an unknown outcome the
-    step ends, and a later step reads the head again. A step needs no `Sync` before its read
+    In the result of the last step, `is_complete` is true. After a conflict or an unknown outcome
+    the step ends, and a later step reads the head again. A step needs no `Sync` before its read
     (`is_fresh`), because the write of the step fails if the head has changed since the read.
     """
 
@@ -62,7 +62,7 @@ class ExpiryMachine(LogMachine[Expired]):
     def __init__(
         self, log: str, *, version_retention_ms: int | None, token: str, is_fresh: bool = True
     ) -> None:
-        """Versions that were replaced longer ago than `version_retention_ms` expire.
+        """Make versions expire that were replaced longer ago than `version_retention_ms`.
 
         If `version_retention_ms` is None, no version expires, and the step only drops items that no
         retained version names.
@@ -105,7 +105,7 @@ class ExpiryMachine(LogMachine[Expired]):
 
 
 def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> VersionInterval:
-    """The oldest version that was the newest version at `since_ms` or at a later time."""
+    """Return the oldest version that was the newest version at `since_ms` or at a later time."""
     for version, following in itertools.pairwise(history):
         if following.commit_time_ms > since_ms:
             return version
@@ -113,17 +113,17 @@ def oldest_retained(history: Sequence[VersionInterval], since_ms: int) -> Versio
 
 
 def oldest_versions(head: LogHead, first: int) -> ListWalk[VersionInterval]:
-    """A walk over all versions from `first` on, or over at least `VERSIONS_AT_ONCE` of them."""
+    """Return a walk over the versions from `first` on: at least `VERSIONS_AT_ONCE`, or all."""
     return ListWalk(HISTORY, head.history, first, head.version + 1, records_min=VERSIONS_AT_ONCE)
 
 
 def expiry_step(
     head: LogHead, oldest: VersionInterval, listed: ListWalk[Item] | None
 ) -> ExpiryStep:
-    """The next step, after which `oldest` is the oldest version.
+    """Return the next step, after which `oldest` is the oldest version.
 
-    `listed` are the oldest items: all items, or more than `STEP_ITEMS_MAX`. `listed` is None when
-    no item is due.
+    `listed` contains the oldest items: all items, or more than `STEP_ITEMS_MAX`. It is None if no
+    item is due.
     """
     items = listed.records() if listed is not None else ()
     # An item that begins below the offset and ends after it stays whole (LOGS.md#U6).

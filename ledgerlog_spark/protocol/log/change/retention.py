@@ -1,8 +1,9 @@
 """Drops rows because of `retentionMs` and `retentionBytes` (LOGS.md#U8).
 
-Items are dropped only when their deletion frees a ledger. Otherwise versions would be lost, but no
-space would become free. There is one exception. If all items that a pass read are due, the pass
-drops them even when that frees no ledger. Otherwise no later pass would read the items after them.
+Items are dropped only if a ledger then has no items, so that the ledger can be deleted. Otherwise
+versions would be lost, but no space would become free. There is one exception. If all items that a
+pass read are due, the pass drops them in any case. Otherwise no later pass would read the items
+after them.
 """
 
 from __future__ import annotations
@@ -28,13 +29,13 @@ ITEMS_AT_ONCE = 8_000
 """Minimum number of items that one read returns, unless fewer are left. Pages are read whole."""
 
 KEPT = -1
-"""With this value, a retention property keeps all rows."""
+"""Value of a retention property that keeps all rows."""
 
 
 class RetentionMachine(TruncateMachine):
-    """One pass of retention over a log of either kind; ends with `Finished(Truncated)`.
+    """Does one pass of retention over a log of either kind; ends with `Finished(Truncated)`.
 
-    `Truncated` explains `next_due_ms`, `is_more_due` and `untimed_to`.
+    The docstring of `Truncated` explains `next_due_ms`, `is_more_due` and `untimed_to`.
     """
 
     time_needed = TimeNeeded.EXACT
@@ -49,12 +50,12 @@ class RetentionMachine(TruncateMachine):
         page_sizes: PageSizes | None = None,
         untimed_to: int = 0,
     ) -> None:
-        """A limit of -1 keeps all rows.
+        """If `retention_ms` or `retention_bytes` is -1, this limit keeps all rows.
 
-        `page_sizes` has the known sizes of pages. These pages need not be read to find their sizes.
-        The pass replaces the contents of `page_sizes` with the sizes of the current pages.
-        `untimed_to` is the result of an earlier pass. Items before this offset are not read again,
-        and are dropped with the first later item that is due.
+        `page_sizes` contains the sizes of pages that an earlier pass read, so that this pass need
+        not read these pages. The pass replaces the contents of `page_sizes` with the sizes of the
+        current pages. `untimed_to` is a result of an earlier pass. Items before this offset are not
+        read again, and are dropped with the first later item that is due.
         """
         super().__init__(log, offset=0, token=token)
         self._retention_ms = retention_ms
@@ -111,7 +112,7 @@ class RetentionMachine(TruncateMachine):
         is_cut: bool,
         is_prefix_unread: bool,
     ) -> int:
-        """The offset of the first row that is kept; 0 when no row is dropped.
+        """Return the offset of the first row that is kept; 0 when no row is dropped.
 
         If `is_cut` is true, unread items come after `items`. If `is_prefix_unread` is true, unread
         items without a time come before `items`.
@@ -137,7 +138,10 @@ class RetentionMachine(TruncateMachine):
         return offset if gone - kept else 0
 
     def _due_by_age(self, items: Sequence[Item], *, is_cut: bool) -> tuple[int, bool]:
-        """The end of the items that are too old, and whether unread items may be too old."""
+        """Return the end offset of the items that are too old.
+
+        Also return whether items that were not read may be too old.
+        """
         since_ms = self._now_ms - self._retention_ms
         younger = [item.newest_ms for item in items if item.newest_ms >= since_ms]
         self.next_due_ms = min(younger, default=self._now_ms) + self._retention_ms + 1
@@ -171,7 +175,7 @@ class _NewestVersion(ListWalk[Item]):
         return (ref.token, ref.number) in self._page_sizes
 
     def size_bytes(self) -> int:
-        """Payload bytes of the version. Stores the bytes of each page in `page_sizes`."""
+        """Return the payload bytes of the version. Store the bytes of each page in `page_sizes`."""
         known: PageSizes = {}
         recent = select(ITEMS, self._paged.recent, self._first_key, self._end_key)
         left = sum(item.size_bytes for item in recent)
@@ -191,7 +195,7 @@ class _NewestVersion(ListWalk[Item]):
 
 
 def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
-    """The end offset of the items whose newest row is older than `since_ms`; 0 if there are none.
+    """Return the end offset of the items whose newest row is older than `since_ms`, or 0.
 
     Items without a time are dropped with the next item that has a time.
     """
@@ -199,7 +203,7 @@ def due_by_age(items: Sequence[Item], *, since_ms: int) -> int:
 
 
 def due_by_size(items: Sequence[Item], *, surplus_bytes: int, is_all: bool = True) -> int:
-    """The end offset of the oldest items that have at most `surplus_bytes` together, or 0.
+    """Return the end offset of the oldest items that have at most `surplus_bytes` together, or 0.
 
     If `is_all` is true, the last of `items` is the last item of the log, which is never dropped.
     """

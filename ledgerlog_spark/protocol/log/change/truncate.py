@@ -1,4 +1,4 @@
-"""Drops the oldest rows: truncation to an offset, and retention (LOGS.md#U4-U7).
+"""Drops the oldest rows, for truncation to an offset and for retention (LOGS.md#U4-U7).
 
 This module contains the first step, which drops at most 1,000 items. Steps of `expiry` drop the
 other items (LOGS.md#U5).
@@ -44,8 +44,8 @@ class Truncated:
         unlisted: Ledgers of the items that this step dropped, except ledgers with a later item that
             the step has read.
         is_complete: Whether all items that had to be dropped were dropped.
-        next_due_ms: For retention, the time at which the next item becomes too old. None if no item
-            is ever dropped because of its age; the present time if `is_more_due`.
+        next_due_ms: For retention, the time at which the next item becomes too old. This is None if
+            no item is ever dropped because of its age, and the present time if `is_more_due`.
         is_more_due: For retention, whether items that were not read may be due now.
         untimed_to: For retention, the offset up to which the items contain no time of their rows.
     """
@@ -111,7 +111,7 @@ class TruncateMachine(HeadTransaction[Truncated]):
         return Truncated(head.version, head.start_offset, head.oldest_version)
 
     def _ending(self, head: LogHead, offset: int) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that are dropped, and the next version, which stays.
+        """Return the versions that are dropped, and the next version, which stays.
 
         The result is empty when a new version will begin at the offset. It is also empty in a
         leader log, which has no versions.

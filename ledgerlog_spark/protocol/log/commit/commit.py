@@ -2,26 +2,27 @@
 
 If the head and the producer record still have the versions that the machine read, one transaction
 replaces both. If the commit has new pages, they are written first, and the transaction also
-compares the version of their node. So when the transaction succeeds, all conclusions from the
-records still hold.
+compares the version of their node. So when the transaction succeeds, everything that the machine
+concluded from the records is still true.
 
-An unknown outcome is settled, never guessed (LOGS.md#K7). After a `Sync`, the machine reads the
-head and the producer record again:
+If the outcome of a transaction is unknown, the machine finds out whether the transaction happened,
+and never guesses (LOGS.md#K7). It sends a `Sync`, and reads the head and the producer record again:
 
 - If one of these records contains the token of the transaction, the transaction happened.
 - If both records still have the versions that the transaction compares, the transaction may still
   be in flight. The machine sends the same transaction again. Only one of the two transactions can
   succeed.
 - If only the head changed, the transaction did not happen, and cannot happen any more.
-- If the producer record changed, its last batch id decides, because each commit sets this id and
-  the id never decreases. If this id is the id of this batch or of a later batch, this batch is
-  committed. Otherwise the batch is not committed.
+- If the producer record changed, its last batch id shows the outcome, because each commit sets this
+  id and the id never decreases. If this id is the id of this batch or of a later batch, this batch
+  is committed. Otherwise the batch is not committed.
 
-A producer with consecutive commits need not read its own writes, because the machine may start from
-the state after the last commit (LOGS.md#K11). After a conflict, a commit reads only the new head,
-and uses the producer record that it already has (LOGS.md#K14). The records that a commit starts
-from may be old. That is safe for the transaction, which compares their versions. Before the machine
-returns a result without a successful transaction, it sends a `Sync` and reads the records.
+When a producer commits again, it need not read the records that it wrote itself, because the
+machine may start from the state after the last commit (LOGS.md#K11). After a conflict, a commit
+reads only the new head, and uses the producer record that it already has (LOGS.md#K14). The records
+that a commit starts from may be old. This is safe, because the transaction compares their versions.
+Before the machine returns a result without a successful transaction, it sends a `Sync` and reads
+the records.
 """
 
 from __future__ import annotations
@@ -84,25 +85,25 @@ from ledgerlog_spark.protocol.log.transaction import (
 )
 
 UNKNOWN_MAX = 10
-"""Maximum sum of the unknown outcomes and the failed reads after them.
+"""Maximum number of unknown outcomes plus failed reads after unknown outcomes.
 
-If the sum is larger, the machine fails.
+If there are more, the machine fails.
 """
 
 REBASES_MAX = 3
-"""After more consecutive conflicts than this number, the producer record is read again, too
-(LOGS.md#K14)."""
+"""Maximum number of consecutive conflicts after which only the head is read again. After further
+conflicts, the producer record is read again, too (LOGS.md#K14)."""
 
 LEDGERS_READ_MAX = 8
-"""Number of ledgers whose metadata is searched for the password; these are the newest listed
-ledgers."""
+"""Maximum number of ledgers whose metadata is searched for the password. The machine searches the
+newest listed ledgers."""
 
 Ended = Finished[CommitResult]
 CommitChange = HeadChange[CommitResult]
 
 
 class CommitMachine(HeadTransaction[CommitResult]):
-    """Commits one batch once, or shows that this is impossible.
+    """Commits one batch exactly once, or fails with an error that shows why it cannot.
 
     Ends with `Finished(CommitResult)`, or `Failed` with one of `LogNotFoundError`, `LogKindError`,
     `ProducerFencedError`, `ConcurrentCommitError`, `SchemaMismatchError`, `UnauthorizedError`,
@@ -138,18 +139,18 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._open: WriteHead | None = None
         """The transaction whose outcome is unknown."""
         self.known_after: KnownLog | None = None
-        """The state after a commit that ended with `COMMITTED`; None when unknown."""
+        """The state after a commit that ended with `COMMITTED`; None if this state is unknown."""
         self._begin: Callable[[], Steps[Ended | None]] = self._read_all
         """The first step of the next attempt.
 
-        When the attempt begins, this is set to `_read_all` again.
+        When the attempt begins, this attribute is set to `_read_all` again.
         """
         if known is not None and known.may_precede(request):
             self._begin = lambda: self._start_from(known)
 
     @property
     def may_write(self) -> bool:
-        """Whether a transaction is pending, or has an outcome that is not settled."""
+        """Whether a transaction is pending, or its outcome is still unknown."""
         return self._open is not None or super().may_write
 
     def give_up(self, timeout_ms: int) -> LedgerLogError:
@@ -176,7 +177,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _concludes(self) -> bool:
         """Whether a failure is final.
 
-        A failure is not final if it is caused by records that may be old.
+        A failure is not final if the records that caused it may be old.
         """
         return self._is_synced or self._open is not None
 
@@ -199,7 +200,8 @@ class CommitMachine(HeadTransaction[CommitResult]):
         if needs_current_schema(head, self._request):
             schema = yield from self._current_schema(head)
             if self._request.is_done_by(schema):
-                # An old head does not show that the columns were replaced since (LOGS.md#K11).
+                # An old head does not show whether a later commit replaced the columns
+                # (LOGS.md#K11).
                 nothing = Finished(CommitResult(CommitStatus.NOTHING_TO_COMMIT))
                 return nothing if self._is_synced else None
         new = plan_commit(head, self._request, now_ms=self._now_ms, current_schema=schema)
@@ -209,7 +211,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return HeadChange(new.build, committed, wanted=new.pages_to_merge())
 
     def _start_from(self, known: KnownLog) -> Steps[Ended | None]:
-        """Skip the reads: the transaction compares the versions of both records (LOGS.md#K11)."""
+        """Skip the reads, because the transaction compares both records' versions (LOGS.md#K11)."""
         self._head, self._producer = known.head, known.producer
         if self._missing(known.registered):
             yield from self._check_registered()
@@ -275,7 +277,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         self._registered = frozenset(reply.ledger_ids)
 
     def _missing(self, registered: Iterable[int]) -> list[int]:
-        """The batch's ledgers that are not registered any more, ascending (LOGS.md#K4)."""
+        """Return the batch's ledgers that are not registered any more, ascending (LOGS.md#K4)."""
         return sorted(self._request.ledger_ids.difference(registered))
 
     def _compare_password(self, head: LogHead) -> Steps[None]:
@@ -331,7 +333,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         )
 
     def _stored(self, head: LogHead) -> LogHead:
-        """The head with a check of the batch's password. The salt is the token of this attempt."""
+        """Add a check of the batch's password to the head. The salt is the attempt's token."""
         if not self._request.ranges:
             return head
         return with_password(head, self._request.password, bytes.fromhex(self._token))
@@ -350,7 +352,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         raise self._read_error(reply.outcome)
 
     def _on_conflict(self) -> None:
-        """Plan again after a refusal, usually on the new head alone (LOGS.md#K6, LOGS.md#K14)."""
+        """Prepare another attempt, which usually reads only the head (LOGS.md#K6, LOGS.md#K14)."""
         self._count_attempt()
         if self._rebases < REBASES_MAX:
             self._rebases += 1
@@ -370,7 +372,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
         return None
 
     def _on_unknown(self, write: WriteHead) -> Steps[Ended | None]:
-        """Settle the unknown outcome. A missing reply proves nothing (LOGS.md#K7)."""
+        """Find out the unknown outcome. A missing reply proves nothing (LOGS.md#K7)."""
         self._open = write
         self._count_unknown(write)
         ended = yield from self._settle(write)
@@ -384,7 +386,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
     def _settle(self, write: WriteHead) -> Steps[Ended | None]:
         """Find out the outcome of a transaction without a reply (LOGS.md#K7).
 
-        Returns the machine's end, or None when the transaction cannot succeed any more.
+        Return the machine's last effect, or None when the transaction cannot succeed any more.
         """
         self._is_synced = True
         self._rebases = 0
@@ -418,7 +420,7 @@ class CommitMachine(HeadTransaction[CommitResult]):
                 self._count_unknown(write)
 
     def _read_again(self, write: WriteHead) -> Steps[bool]:
-        """Whether the head and the producer record could be read."""
+        """Read the head and the producer record again. Return whether they could be read."""
         try:
             yield from self._read_records()
         except MetadataFormatError:
@@ -443,9 +445,9 @@ class CommitMachine(HeadTransaction[CommitResult]):
             raise self._unknown(write.token)
 
     def _unknown(self, token: str, **fields: Any) -> CommitUnknownError:
-        """The error for a transaction that was sent and may have succeeded."""
+        """Return the error for a transaction that was sent and may have succeeded."""
         app, batch_id = self._request.app, self._request.batch_id
-        # Another run of a job without a name has another producer, so this run is no retry.
+        # A job without a name gets another producer each time, so running it again is no retry.
         is_named = not app.startswith(JOB_APP_PREFIX)
         what_to_do = (
             "commit it again with the same producer and batch id"
@@ -473,5 +475,5 @@ class CommitMachine(HeadTransaction[CommitResult]):
 
 
 def committed(head: LogHead) -> CommitResult:
-    """The result after a transaction that wrote this head."""
+    """Return the result of a commit whose transaction wrote this head."""
     return CommitResult(CommitStatus.COMMITTED, head.version, head.end_offset)

@@ -1,4 +1,4 @@
-"""Which query run may write for a producer (LOGS.md#P1-P5).
+"""Determines which query run may write for a producer (LOGS.md#P1-P5).
 
 If a run is not in the producer record, and its batch is not older than the last committed batch,
 the run takes over by compare-and-swap. If the record lists a later run, the earlier run is a zombie
@@ -33,9 +33,9 @@ UNKNOWN_MAX = 10
 class JobKind(Enum):
     """The kind of a job. The kind determines the effect of a batch id that was committed before.
 
-    A batch job that is run again has nothing to do. After a restart, a stream commits its last
-    batch again, which has no effect. If a stream begins with an older batch, its checkpoint is too
-    old.
+    If a batch job is run again, its batch is already committed, so it writes nothing. After a
+    restart, a stream commits its last batch again, which has no effect. If a stream begins with an
+    older batch, its checkpoint is too old.
     """
 
     BATCH = "batch"
@@ -50,13 +50,13 @@ class Joined:
     version: Version  # version of the producer record, under which registrations are created
     is_replay: bool  # a batch job must write nothing, because its batch is committed
     last_batch_id: int
-    # Whether this machine made the run the current run. Then the ledgers of older epochs must be
+    # Whether this machine made the run the current run. If so, the ledgers of older epochs must be
     # sealed.
     took_over: bool = False
 
 
 def query_of(run: str) -> str:
-    """The query in the name of a run, `query/run`.
+    """Return the query in the name of a run, `query/run`.
 
     The result is empty if the name contains no query.
     """
@@ -64,12 +64,12 @@ def query_of(run: str) -> str:
 
 
 class EpochMachine(LogMachine[Joined]):
-    """Makes a query run the current run of its producer, or shows that this is not allowed.
+    """Makes a query run the current run of its producer, or fails if this is not allowed.
 
     Ends with `Finished(Joined)`, or with `Failed` and `ProducerFencedError` (a later run took
-    over), `StaleCheckpointError` (the batch id went back, or belongs to another query),
-    `MetadataVersionError` (too many conflicts) or the store's errors. A take-over is idempotent, so
-    an unknown outcome does no harm.
+    over), `StaleCheckpointError` (the batch id is below the last committed batch id, or belongs to
+    another query), `MetadataVersionError` (too many conflicts) or the store's errors. A take-over
+    is idempotent, so the machine can repeat it after an unknown outcome.
     """
 
     def __init__(
@@ -83,11 +83,11 @@ class EpochMachine(LogMachine[Joined]):
         may_create: bool = True,
         syncs_first: bool = True,
     ) -> None:
-        """`run` is `query/run` for a query that writes under the name of another app.
+        """If a query writes under the name of another app, `run` has the form `query/run`.
 
         If `may_create` is False, the machine does not create the record of an unknown producer. The
-        tasks of a batch job pass False: the job has created the record before. So a missing record
-        was deleted, and must not be created again.
+        tasks of a batch job pass False, because the job has created the record before. So if the
+        record is missing, it was deleted, and must not be created again.
 
         If `syncs_first` is False, the record is first read without a `Sync`. If the record is
         missing or names another current run, the machine sends a `Sync` and reads the record again.
@@ -120,7 +120,7 @@ class EpochMachine(LogMachine[Joined]):
             yield from self._take_over(found, reply.now_ms)
 
     def _is_joined(self, record: ProducerRecord) -> bool:
-        """Whether the run is already the current run. Raises if the run must not take over."""
+        """Return whether the run need not take over. Raise an error if it must not take over."""
         if record.current_run == self._run_id:
             return True
         if self._is_zombie(record):
@@ -158,16 +158,16 @@ class EpochMachine(LogMachine[Joined]):
         return self._run_id in record.runs[:-1]
 
     def _is_other_query(self, record: ProducerRecord) -> bool:
-        """Whether the last run may belong to another query, whose batch ids cannot be compared.
+        """Whether the last run may belong to another query (LOGS.md#P4).
 
-        LOGS.md#P4. Older releases removed even the last run from a record after `txnRetentionMs`.
-        Such a record does not name the query.
+        Batch ids of different queries cannot be compared. Older releases removed even the last run
+        from a record after `txnRetentionMs`. Such a record does not name the query.
         """
         current = record.current_run
         return query_of(self._run_id) != ("" if current is None else query_of(current))
 
     def _of_a_stream(self, record: ProducerRecord) -> StaleCheckpointError:
-        """The error for a batch job that uses the name of a stream (LOGS.md#P4)."""
+        """Return the error for a batch job that uses the name of a stream (LOGS.md#P4)."""
         return StaleCheckpointError(
             f"a streaming query writes to log {self.log!r} as {self._app!r}, so this job cannot "
             f"write its batch {self._batch_id} as {self._app!r}: set a different txnAppId for the "
@@ -176,7 +176,7 @@ class EpochMachine(LogMachine[Joined]):
         )
 
     def _batches_of(self, record: ProducerRecord) -> dict[str, Any]:
-        """Fields of an error about the last batch of the log and the batch of this run."""
+        """Return the fields of an error that name the log's last batch and this run's batch."""
         return {
             "log": self.log,
             "app": self._app,
@@ -212,7 +212,7 @@ class EpochMachine(LogMachine[Joined]):
             )
 
     def _read_error(self, outcome: MetadataOutcome) -> LedgerLogError:
-        """The store's error. While an attempt may be in flight, the outcome is unknown."""
+        """Return the store's error, or `MetadataUnknownError` if an attempt got no answer."""
         if self._unknowns == 0:
             return super()._read_error(outcome)
         return MetadataUnknownError(

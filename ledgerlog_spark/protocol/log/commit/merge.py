@@ -1,10 +1,11 @@
 """The merge switch replaces many small ranges with one range of a large ledger (LOGS.md#U13-U16).
 
-Before the switch, the rows are copied into a ledger that is registered under a producer of its own.
-The switch is one transaction, which writes the head and the producer record. A switch moves no
-offset and creates no version, so every version has the same rows before and after the switch. The
-switch succeeds only if the log still lists exactly the copied ranges. Readers that planned earlier
-continue to read the old ledgers, which are marked and stay for `deletedRetentionMs`.
+Before the switch, the rows are copied into a ledger that is registered under a separate producer.
+The switch is one transaction, which writes the head and the producer record. A switch changes no
+offset of a row and creates no version, so every version has the same rows before and after the
+switch. The switch succeeds only if the log still lists exactly the copied ranges. Readers that
+planned their reads before the switch continue to read the old ledgers. These ledgers are marked as
+unlisted, and stay for `deletedRetentionMs`.
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ from ledgerlog_spark.protocol.log.transaction import HeadChange, Plan
 
 @dataclass(frozen=True, slots=True)
 class MergeRequest:
-    """The ranges to replace, as listed before the copy, and the range with copies of their rows."""
+    """The ranges to replace, as the log listed them before the copy, and the range of the copies.
+
+    The range of the copies has the rows of all replaced ranges.
+    """
 
     app: str
     run: str
@@ -47,9 +51,10 @@ class MergeRequest:
 
 
 class MergeMachine(CommitMachine):
-    """Switches to a merged range. Ends with `Finished(CommitResult)`, or fails as a commit does.
+    """Replaces the copied ranges with the merged range in the log's list.
 
-    The version in the result is the newest version of the log, which the merge did not create.
+    Ends with `Finished(CommitResult)`, or fails with the errors of a commit. The version in the
+    result is the newest version of the log, which the merge did not create.
     `ConcurrentCommitError` means that the log does not list these ranges any more, because they
     were truncated, expired, or merged by another process (LOGS.md#U15).
     """
@@ -75,7 +80,7 @@ class MergeMachine(CommitMachine):
         merged = self._merged(head, replaced)
 
         def build(token: str, _: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-            """The head with one item in place of several."""
+            """Return the head in which one item replaces the items of the copied ranges."""
             writer = PageWriter(token)
             by = (merged,)
             items = replace_run(ITEMS, head.items, replaced, by, writer, listing.loaded)
@@ -85,7 +90,7 @@ class MergeMachine(CommitMachine):
         return HeadChange(build, committed, unlisted=unlisted)
 
     def _found(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """The items to replace, as the log lists them now."""
+        """Return the items to replace. Raise an error if the log does not list them any more."""
         wanted = self._merge.replaced
         first, end = wanted[0].first_offset, wanted[-1].end_offset
         found = tuple(i for i in items if i.end_offset > first and i.first_offset < end)

@@ -1,4 +1,4 @@
-"""How a commit changes a head: offsets, versions, schemas (LOGS.md#G4-G6)."""
+"""Computes how a commit changes a head: offsets, versions and schemas (LOGS.md#G4-G6)."""
 
 from __future__ import annotations
 
@@ -33,16 +33,17 @@ class CommitRequest:
 
     Attributes:
         app: The name of the producer.
-        batch_id: If the producer has committed this batch or a later batch, the commit does
-            nothing.
-        ranges: Sorted by partition, then by their order in the partition.
+        batch_id: The id of the batch. If the producer has already committed this batch or a later
+            batch, the commit does nothing.
+        ranges: The ranges to append, sorted by partition, then by their order in the partition.
         schema: The schema of the rows; empty for a log of records.
         schema_id: The log's id of `schema`; None when the log does not have this schema.
-        base_schema_id: The log's current schema when the job was planned.
-        planned_version: The log's version when the job was planned.
-        overwrite_if_changed: Whether an overwrite also replaces rows of later commits.
+        base_schema_id: Id of the log's current schema at the time when the job was planned.
+        planned_version: The log's newest version at the time when the job was planned.
+        overwrite_if_changed: Whether an overwrite also replaces rows that were committed after the
+            job was planned.
         expected_version: The version that the log must have when the batch is committed, even if
-            the batch has no rows. None if the caller requires no version.
+            the batch has no rows. This is None if the caller requires no version.
         is_first: Whether the job was planned on a log without commits. If so, `schema` replaces the
             schema of the new log, and is committed even if the batch has no rows.
 
@@ -115,7 +116,7 @@ class NewVersion:
     schemas: tuple[SchemaRecord, ...] = ()
 
     def pages_to_merge(self) -> tuple[PageRequest, ...]:
-        """Pages that have to be read before `build`."""
+        """Return the pages that have to be read before `build` is called."""
         return (
             *log_pages.pages_to_merge(ITEMS, self.head.items, self.items),
             *log_pages.pages_to_merge(HISTORY, self.head.history, (self.interval,)),
@@ -123,7 +124,7 @@ class NewVersion:
         )
 
     def build(self, token: str, loaded: Loaded) -> tuple[LogHead, tuple[bytes, ...]]:
-        """The new head, and the pages to write under `token` before it."""
+        """Return the new head, and the pages that are written under `token` before the head."""
         writer = PageWriter(token)
         interval = replace(self.interval, token=token)
         items = log_pages.append(ITEMS, self.head.items, self.items, writer, loaded)
@@ -147,13 +148,14 @@ class NewVersion:
 def plan_commit(
     head: LogHead, request: CommitRequest, *, now_ms: int, current_schema: bytes | None
 ) -> NewVersion:
-    """The change of `head` for a request that the caller has checked against the producer record.
+    """Plan the change of `head`. The caller has checked the request with the producer record.
 
     `current_schema` is needed if `needs_current_schema` is true. The errors are definite.
 
     Raises:
-        ConcurrentCommitError: Another commit followed after the job was planned. The job's schema
-            does not fit the log any more, or the job's overwrite would replace rows of that commit.
+        ConcurrentCommitError: Another commit followed after the job was planned. Because of that
+            commit, the job's schema does not match the log's schema any more, or the job's
+            overwrite would replace rows of that commit.
         SchemaMismatchError: The schema is too large to be stored.
     """
     overwrites = request.mode is WriteMode.OVERWRITE
@@ -208,7 +210,7 @@ def created(
     schema: bytes = b"",
     properties: Mapping[str, str] | None = None,
 ) -> tuple[LogHead, tuple[bytes, ...]]:
-    """The head of a new, empty log at version 0, and its pages."""
+    """Return the head of a new, empty log at version 0, and its pages."""
     schemas = (SchemaRecord(0, _storable(name, schema)),) if schema else ()
     interval = VersionInterval(
         version=0,
@@ -238,7 +240,7 @@ def created(
 def listed(
     head: LogHead, ranges: Sequence[StagedRange | Item], schema_id: int, commit_time_ms: int
 ) -> Iterator[Item]:
-    """Items that list these ranges at the log's end.
+    """Yield the items that append these ranges to the log's list.
 
     Some ranges may already be items of the log.
     """
@@ -268,7 +270,7 @@ def listed(
 def _schema(
     head: LogHead, request: CommitRequest, current_schema: bytes | None
 ) -> tuple[int, tuple[SchemaRecord, ...]]:
-    """The id of the rows' schema, and its record if the log does not have the schema yet."""
+    """Return the id of the rows' schema, and its record if the log does not have it yet."""
     if not request.schema:
         return head.schema_id, ()
     if head.schema_id != request.base_schema_id:

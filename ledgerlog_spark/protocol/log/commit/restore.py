@@ -1,4 +1,4 @@
-"""Restores a version: lists its ranges again at new offsets (LOGS.md#U10-U12).
+"""Restores a version by listing its ranges again at new offsets (LOGS.md#U10-U12).
 
 A merged range may begin before the start of the version, or end after its end. But a list contains
 only whole ranges. So the part that belongs to the version is copied first, and the copy is listed
@@ -46,7 +46,10 @@ class CutRange:
 
 @dataclass(frozen=True, slots=True)
 class RestoreRequest:
-    """The version to restore, and the copies of cut ranges, by the offsets of their rows."""
+    """The version to restore, and copies of the ranges that lie only partly in this version.
+
+    The keys of `copies` are the start and end offsets of the copied rows.
+    """
 
     version: int
     app: str
@@ -59,7 +62,7 @@ class RestoreRequest:
 
 
 def cut_ranges(interval: VersionInterval, items: Iterable[Item]) -> tuple[CutRange, ...]:
-    """The parts in the version of all ranges that begin before the version or end after it."""
+    """Return the part in the version of each range that begins before it or ends after it."""
     start, end = interval.start_offset, interval.end_offset
     return tuple(
         CutRange(item, max(start, item.first_offset), min(end, item.end_offset))
@@ -126,7 +129,7 @@ class RestoreMachine(CommitMachine):
     def _items(
         self, head: LogHead, old: VersionInterval, items: Sequence[Item], commit_time_ms: int
     ) -> tuple[Item, ...]:
-        """The version's ranges at the log's end. A copy replaces each range that is cut."""
+        """Return the items that append the version's ranges, or their copies, to the log's list."""
         cut = {part.item.first_offset: part for part in cut_ranges(old, items)}
         ranges = [
             self._copy_of(cut[item.first_offset]) if item.first_offset in cut else item

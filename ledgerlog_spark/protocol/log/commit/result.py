@@ -37,10 +37,11 @@ class CommitResult:
 
 
 def forgotten(log: str, app: str) -> ProducerFencedError:
-    """The error for a job whose producer record was deleted, after its commit or by the sweeper.
+    """Return the error for a job without a producer record.
 
-    The error does not settle an unknown outcome of an earlier commit of the job (LOGS.md#K7).
-    Another run of the job would write its rows twice if that commit succeeded.
+    The record was deleted after the job's commit, or by the sweeper. If the outcome of an earlier
+    commit of the job is unknown, the error does not show this outcome (LOGS.md#K7). If that commit
+    succeeded, another run of the job would write the rows a second time.
     """
     return ProducerFencedError(
         f"log {log!r} no longer has producer {app!r}, and this call changed nothing: the job was "
@@ -67,8 +68,8 @@ class KnownLog:
     def may_precede(self, request: CommitRequest) -> bool:
         """Whether a commit that starts from this state can succeed.
 
-        A commit with an expected version reads all records, because the version alone may decide
-        its outcome, without a transaction.
+        A commit with an expected version must read all records, because it may fail because of this
+        version, before a transaction compares the records.
         """
         if request.expected_version is not None:
             return False
@@ -79,10 +80,10 @@ class KnownLog:
 def left_by(
     write: WriteHead, head_version: Version | None, registered: frozenset[int]
 ) -> KnownLog | None:
-    """The stored state after `write`, unless another write followed.
+    """Return the state that `write` stored, which is the current state until another write follows.
 
-    A conditional write increments the version number of a record. Returns None when `write` has no
-    producer, or when the version of the head is unknown.
+    A conditional write increments the version number of a record. The result is None if `write` has
+    no producer, or if the version of the head is unknown.
     """
     if head_version is None or write.producer is None or write.producer_version is None:
         return None

@@ -1,4 +1,4 @@
-"""Reads of a head and its pages: one version, the history, the list, the schemas.
+"""Reads one version, the history, the list or the schemas from a head and its pages.
 
 LOGS.md#Q1-Q5.
 """
@@ -27,8 +27,8 @@ class SnapshotMachine(LogMachine[LogSnapshot]):
     """Reads one version (the newest if `version` is None); ends with `Finished(LogSnapshot)`.
 
     Fails with `VersionNotAvailableError` (LOGS.md#Q4), `LogNotFoundError`, `LogKindError` or the
-    store's errors. A leader log has no versions. Its snapshot ends with its newest item, and
-    `open_ledgers` follow.
+    store's errors. A leader log has no versions. In its snapshot, the records of `open_ledgers`
+    follow the records of the newest item.
     """
 
     def __init__(self, log: str, *, version: int | None = None) -> None:
@@ -95,17 +95,17 @@ class ListingMachine(LogMachine[tuple[Item, ...]]):
 
 
 def listing_of(head: LogHead) -> ListWalk[Item]:
-    """A walk over all items that a retained version may name."""
+    """Return a walk over all items that a retained version may name."""
     return ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset)
 
 
 def oldest_of(head: LogHead, count: int) -> ListWalk[Item]:
-    """A walk over all items, or over the oldest pages with more than `count` items together."""
+    """Return a walk over all items, or over the oldest pages with more than `count` items."""
     return ListWalk(ITEMS, head.items, head.oldest_offset, head.end_offset, records_min=count)
 
 
 def newest_of(head: LogHead) -> ListWalk[Item]:
-    """A walk over the items in the head or, if the head has no items, in the last page."""
+    """Return a walk over the items in the head or, if the head has no items, in the last page."""
     items = head.items
     newest = items.recent[0].first_offset if items.recent else head.end_offset - 1
     first = items.pages[-1].first_key if items.pages and not items.recent else newest
@@ -113,9 +113,9 @@ def newest_of(head: LogHead) -> ListWalk[Item]:
 
 
 def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
-    """Return the interval.
+    """Return the interval that users see.
 
-    The one version of a leader log gets the offsets and the time of the head.
+    A leader log has only one version, which gets the offsets, the schema and the time of the head.
     """
     if head.kind is LogKind.TRANSACTIONAL:
         return interval
@@ -129,7 +129,7 @@ def _shown(head: LogHead, interval: VersionInterval) -> VersionInterval:
 
 
 def listed_ledgers(head: LogHead, items: Sequence[Item]) -> set[int]:
-    """The ledgers of `items`, followed by the open ledgers of a leader log."""
+    """Return the ledgers of `items`, and the open ledgers of a leader log."""
     return {item.ledger_id for item in items} | {o.ledger_id for o in head.open_ledgers}
 
 
@@ -165,11 +165,11 @@ class LogState:
 
     @property
     def schema(self) -> bytes | None:
-        """The log's current schema, None before the first rows."""
+        """The log's current schema; None if the log has no schema yet."""
         return self.schemas.get(self.head.schema_id)
 
     def schema_id_of(self, schema: bytes) -> int | None:
-        """The newest id of exactly this schema in the log; None if the log does not have it."""
+        """Return the newest id of exactly this schema; None if the log does not have the schema."""
         newest_first = sorted(self.schemas, reverse=True)
         return next((i for i in newest_first if self.schemas[i] == schema), None)
 

@@ -1,4 +1,4 @@
-"""The state from which a stream continues, read in as few requests as possible.
+"""Reads the state from which a stream continues, in as few requests as possible.
 
 Offsets have no gaps between versions, so a stream reads all *retained* rows, not the rows of one
 version. Rows that were overwritten in the meantime are retained as long as a version with these
@@ -38,10 +38,12 @@ class LogView:
         end_offset: The offset of the next row (exclusive). In a leader log, this is the end of the
             visible records.
         first_offset: The offset from which on `items` is complete; at least `oldest_offset`.
-        items: Sorted by offset. The first item may begin before `first_offset`.
+        items: The items from `first_offset` on, sorted by offset. The first item may begin before
+            `first_offset`.
         versions: The newest versions that the caller does not have, in ascending order and without
             gaps.
-        schemas: The current schema and the schemas of the items, by id, without `known_schemas`.
+        schemas: The current schema and the schemas of the items, by id, except the schemas that the
+            caller has.
         schema_id: Id of the current schema.
         properties: The stored properties, by name.
         open_ledgers: In a leader log, the open ledgers that are not among `items`.
@@ -64,7 +66,7 @@ class LogView:
 
 
 class ViewMachine(LogMachine[LogView]):
-    """Reads a `LogView`. Ends with `Finished(LogView)`, or fails with the errors of other reads.
+    """Reads a `LogView`. Ends with `Finished(LogView)`, or fails with the same errors as any read.
 
     The caller already has the versions up to `known_version`, and the schemas `known_schemas`. If
     `known_version` is None, versions are read back to the version that ends before `first_offset`,
@@ -114,7 +116,7 @@ class ViewMachine(LogMachine[LogView]):
         )
 
     def _versions(self, head: LogHead) -> Steps[tuple[VersionInterval, ...]]:
-        """The versions that the caller does not have, back to the caller's first row."""
+        """Return the versions that the caller does not have, back to the caller's first row."""
         known = self._known_version
         first = head.version + 1 - VERSIONS_AT_ONCE if known is None else known + 1
         versions = older = yield from self._history(head, first, head.version + 1)
@@ -122,7 +124,7 @@ class ViewMachine(LogMachine[LogView]):
             oldest = older[0]
             if oldest.version <= head.oldest_version or oldest.end_offset < self._first_offset:
                 break
-            count = head.version + 1 - oldest.version  # as many as all earlier reads together
+            count = head.version + 1 - oldest.version  # as many as all earlier reads returned
             older = yield from self._history(head, oldest.version - count, oldest.version)
             versions = (*older, *versions)
         return versions

@@ -1,12 +1,12 @@
-"""Heads, pages and producer records as bytes (LOGS.md#formats).
+"""Encodes and decodes heads, pages and producer records (LOGS.md#formats).
 
 Every stored record begins with this envelope. The body follows:
 
     4s   magic b"LLOG"
     u8   kind: 1 head, 2 items, 3 history, 4 schemas, 5 references, 6 producer record
     u8   format of the body
-    u8   0 plain, 1 zlib
-    u8   0
+    u8   compression of the body: 0 none, 1 zlib
+    u8   always 0
     u32  size of the body before compression
     u32  CRC-32 of the body before compression
 
@@ -59,9 +59,10 @@ TEXT_SIZE_BYTES_MAX = 4_096
 PROPERTIES_SIZE_BYTES_MAX = 2_048
 FEATURES_MAX = 64
 RUNS_STORED_MAX = 4_096
-"""Maximum number of query runs in a producer record of an older release."""
+"""Maximum number of query runs in a producer record that an older release wrote."""
 BODY_SIZE_BYTES_MAX = 1 << 20
-"""Maximum size of a body before compression. It is checked before the body is decompressed."""
+"""Maximum size of a body before compression. The size in the envelope is compared with this maximum
+before the body is decompressed."""
 
 _ENVELOPE = Struct(">4sBBBBII")
 _MAGIC = b"LLOG"
@@ -72,7 +73,7 @@ _PROPERTIES_MAX = 256
 
 
 def encode_head(head: LogHead) -> bytes:
-    """The head as stored, at most 16 KiB."""
+    """Encode the head. The result has at most 16 KiB."""
     assert not head.open_ledgers or head.kind is LogKind.LEADER, "the log has no leader"
     out = bytearray()
     append_text(out, head.log_id)
@@ -112,7 +113,7 @@ def encode_head(head: LogHead) -> bytes:
 
 
 def decode_head(data: bytes) -> LogHead:
-    """The head that `encode_head` stored."""
+    """Decode a head that `encode_head` encoded."""
     reader = ByteReader(_unwrap(_HEAD, data, size_bytes_max=HEAD_SIZE_BYTES_MAX))
     head = LogHead(  # the fields are stored in this order
         log_id=reader.text(NAME_SIZE_BYTES_MAX),
@@ -150,7 +151,7 @@ def decode_head(data: bytes) -> LogHead:
 
 
 def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
-    """A page as stored, at most 256 KiB."""
+    """Encode the records of a page. The result has at most 256 KiB."""
     data = _wrap(kind.page_kind, kind.encode(records))
     if len(data) > PAGE_SIZE_BYTES_MAX:
         raise LocalProtocolError(
@@ -162,7 +163,7 @@ def encode_page(kind: RecordKind[T], records: Sequence[T]) -> bytes:
 
 
 def decode_page(kind: RecordKind[T], data: bytes) -> tuple[T, ...]:
-    """The records of a page of that kind."""
+    """Decode the records of a page of this kind."""
     reader = ByteReader(_unwrap(kind.page_kind, data, size_bytes_max=PAGE_SIZE_BYTES_MAX))
     records = kind.decode(reader)
     reader.expect_end()
@@ -170,7 +171,7 @@ def decode_page(kind: RecordKind[T], data: bytes) -> tuple[T, ...]:
 
 
 def encode_producer(record: ProducerRecord) -> bytes:
-    """A producer record as stored, with its last 64 query runs."""
+    """Encode a producer record. Only its last 64 query runs are stored."""
     out = bytearray()
     append_varint(out, record.epoch)
     append_zigzag(out, record.last_batch_id)
@@ -184,7 +185,7 @@ def encode_producer(record: ProducerRecord) -> bytes:
 
 
 def decode_producer(data: bytes) -> ProducerRecord:
-    """The producer record that `encode_producer` stored."""
+    """Decode a producer record that `encode_producer` encoded."""
     reader = ByteReader(_unwrap(_PRODUCER, data, size_bytes_max=BODY_SIZE_BYTES_MAX))
     record = ProducerRecord(  # the fields are stored in this order
         epoch=reader.varint(),

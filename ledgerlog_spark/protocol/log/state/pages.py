@@ -1,12 +1,12 @@
 """Divides the sequences of a log into records in the head and records in pages (LOGS.md#G2).
 
 A sequence grows at its end. New records go to the head while they fit there. When they do not fit,
-all records of the head are *spilled* into pages. If the last page has room, it is replaced by a new
-page with its records and the records of the head. Otherwise the records of the head go into new
-pages. When the head names too many pages, an index page names all of them except the last. If the
-last index page has room, a new index page with these names replaces it. So a commit of one range
-usually writes only the head. About every fiftieth commit also writes one page. A full page is never
-rewritten.
+all records of the head are *spilled* into pages. If the last page has room for these records, a new
+page replaces the last page, and contains its records and the records of the head. Otherwise the
+records of the head go into new pages. When the head names too many pages, an index page names all
+of them except the last. If the last index page has room for these names, a new index page replaces
+it, and contains its names and the new names. So a commit of one range usually writes only the head.
+About every fiftieth commit also writes one page. A full page is never rewritten.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ SHARES: Mapping[str, HeadShare] = {
     HISTORY.name: HeadShare(recent_size_bytes_max=3_072, pages_max=24),
     SCHEMAS.name: HeadShare(recent_size_bytes_max=2_048, pages_max=12),
 }
-"""With these limits, the head stays below 16 KiB before compression, including the properties
-(up to 2 KiB) and the names."""
+"""The part of the head for each sequence. With these limits, the head stays below 16 KiB before
+compression, including the properties (up to 2 KiB) and the names."""
 
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """A page and the kind of its records."""
+    """A page to read, and the kind of its records."""
 
     kind: RecordKind[Any]
     ref: PageRef
 
 
 Loaded = dict[tuple[str, int], tuple[Any, ...]]
-"""Records of pages that were read, by token and number."""
+"""Records of the pages that were read, by the token and the number of the page."""
 
 
 class PageWriter:
@@ -65,9 +65,9 @@ class PageWriter:
         self.pages: list[bytes] = []
 
     def write(self, kind: RecordKind[T], records: Sequence[T]) -> PageRef:
-        """Add a page with these records, of which there is at least one.
+        """Add a page with these records, and return a reference to the page.
 
-        Return a reference to the page.
+        There is at least one record.
         """
         number = len(self.pages)
         self.pages.append(encode_page(kind, records))
@@ -83,7 +83,7 @@ class PageWriter:
 
 
 def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> list[PageRequest]:
-    """The pages, at most two, whose records `append` needs."""
+    """Return the pages whose records `append` needs. There are at most two such pages."""
     share = SHARES[kind.name]
     spilled = (*paged.recent, *new)
     size_bytes = kind.size_bytes(spilled)
@@ -105,7 +105,7 @@ def pages_to_merge(kind: RecordKind[T], paged: Paged[T], new: Sequence[T]) -> li
 def append(
     kind: RecordKind[T], paged: Paged[T], new: Sequence[T], writer: PageWriter, loaded: Loaded
 ) -> Paged[T]:
-    """The sequence with `new` at its end. New pages are added to `writer`.
+    """Return the sequence with the records `new` at its end. Add new pages to `writer`.
 
     `new` is in ascending order of key. `loaded` contains the records of all `pages_to_merge`.
     """
@@ -131,7 +131,10 @@ def append(
 
 
 def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
-    """The sequence without records that end at or before `key`. Only whole pages are dropped."""
+    """Return the sequence without the records that end at or before `key`.
+
+    A page is dropped only if all its records end at or before `key`.
+    """
     return Paged(
         tuple(ref for ref in paged.index if ref.end_key > key),
         tuple(ref for ref in paged.pages if ref.end_key > key),
@@ -140,7 +143,7 @@ def drop_before(kind: RecordKind[T], paged: Paged[T], key: int) -> Paged[T]:
 
 
 def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
-    """The key after the last record of the sequence; 0 when the sequence is empty."""
+    """Return the key after the last record of the sequence; 0 if the sequence is empty."""
     if paged.recent:
         return kind.end_key(paged.recent[-1])
     refs = paged.pages or paged.index
@@ -148,16 +151,16 @@ def end_key(kind: RecordKind[T], paged: Paged[T]) -> int:
 
 
 def overlapping(refs: Iterable[PageRef], first_key: int, end_key: int) -> list[PageRef]:
-    """The references to pages that have keys in [first_key, end_key)."""
+    """Return the references to the pages that have keys in [first_key, end_key)."""
     return [ref for ref in refs if ref.first_key < end_key and ref.end_key > first_key]
 
 
 def select(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int
 ) -> tuple[T, ...]:
-    """The records that cover keys in [first_key, end_key), in ascending order."""
+    """Return the records that cover keys in [first_key, end_key), in ascending order."""
     if first_key >= end_key:
-        return ()  # an empty version overlaps nothing, even inside a range
+        return ()  # an empty version has no records, even if its offset is inside a range
     first = bisect_right(records, first_key, key=kind.end_key)
     end = bisect_left(records, end_key, key=kind.first_key)
     return tuple(records[first:end])
@@ -187,7 +190,7 @@ def replace_run(
     writer: PageWriter,
     loaded: Loaded,
 ) -> Paged[T]:
-    """The sequence with the records `by` in place of the records `run` (LOGS.md#U13).
+    """Return the sequence with the records `by` in place of the records `run` (LOGS.md#U13).
 
     Pages never change. New pages replace the pages that contain a part of the run. New index pages
     replace the index pages that name these pages. If the new records and the records of the page
@@ -228,7 +231,7 @@ def replace_run(
 def _without(
     kind: RecordKind[T], records: Sequence[T], first_key: int, end_key: int, by: Sequence[T]
 ) -> tuple[T, ...]:
-    """The records outside of [first_key, end_key), with `by` in place of the records inside."""
+    """Replace the records in [first_key, end_key) with `by`, and return all records."""
     before = (record for record in records if kind.end_key(record) <= first_key)
     behind = (record for record in records if kind.first_key(record) >= end_key)
     return (*before, *by, *behind)

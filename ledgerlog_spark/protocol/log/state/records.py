@@ -18,7 +18,7 @@ LOG_FORMAT = 1
 """Format number of heads, pages and producer records that this version writes."""
 
 NO_SCHEMA = -1
-"""Schema id of a log that has no schema yet or holds records."""
+"""Schema id of a log that has no schema yet, or whose content is `RECORDS`."""
 
 NO_BATCH = -1
 """Batch id of a producer that has committed nothing."""
@@ -29,27 +29,33 @@ RUNS_REMEMBERED_MAX = 64
 STATISTICS_SIZE_BYTES_MAX = 1_024
 STATISTICS_SIZE_BYTES_MAX_LARGE_LOG = 64
 LARGE_LOG_ITEMS = 10_000
-"""A log with more items than this number keeps only short statistics."""
+"""Number of items above which a log stores only short statistics."""
 
 T = TypeVar("T")
 
 
 class LogKind(IntEnum):
-    """Kind of the writers; fixed when the log is created."""
+    """The kind of the writers of a log: one leader, or jobs with commits.
+
+    The kind of a log is set when the log is created, and never changes.
+    """
 
     LEADER = 1
     TRANSACTIONAL = 2
 
 
 class LogContent(IntEnum):
-    """Content of an entry; fixed when the log is created."""
+    """What the entries of a log contain.
+
+    The content of a log is set when the log is created, and never changes.
+    """
 
     RECORDS = 1
     ROWS = 2
 
 
 class Operation(IntEnum):
-    """The operation that made a version."""
+    """The operation that created a version."""
 
     CREATE = 1
     APPEND = 2
@@ -70,10 +76,11 @@ class StagedRange:
     """A range that one task wrote into one ledger, before the commit gives it offsets.
 
     Attributes:
-        first_entry_id: The first record batch (inclusive). The schema message of a ledger, which is
-            entry 0, is in no range.
-        last_entry_id: The last entry (inclusive), which is the index entry if the range has one.
-        index_entry_id: The index entry; NO_ENTRY if a fence ended the range early.
+        first_entry_id: Id of the entry with the first record batch (inclusive). Entry 0 of a
+            ledger is the schema message, and is in no range.
+        last_entry_id: Id of the last entry (inclusive), which is the index entry if the range has
+            an index entry.
+        index_entry_id: Id of the index entry; NO_ENTRY if a fence ended the range early.
         rows: Number of rows, at least 1.
         size_bytes: Payload bytes of the entries in the range.
         statistics: The result of `statistics.encode_statistics`; empty if there are no statistics.
@@ -93,12 +100,12 @@ class Item:
     """One listed range of a ledger, with the offsets of its rows. See also `StagedRange`.
 
     Attributes:
-        index_entry_id: The index entry. NO_ENTRY if the range has no index entry. Without an index
-            entry, the whole range must be read to find a row.
+        index_entry_id: Id of the index entry; NO_ENTRY if the range has no index entry. Without an
+            index entry, the whole range must be read to find a row.
         first_offset: Offset of the range's first row.
         schema_id: Id of the schema in the ledger's entry 0.
         newest_ms: Time of the newest row in ms since the epoch: the time of its commit or, in a
-            leader log, of its append. It is 0 in an older list without times.
+            leader log, of its append. It is 0 if an older release listed the range without a time.
     """
 
     ledger_id: int
@@ -129,10 +136,11 @@ class OpenLedger:
 
     ledger_id: int
     first_offset: int
-    """Offset of the first record. In the oldest open ledger it is exact, and equal to the head's
-    `end_offset`. In the younger ledger it is a lower bound, because that ledger is listed while
-    records are still being appended to the older ledger (LOGS.md#J5)."""
-    opened_ms: int  # when the leader listed the ledger, by the store's clock, ms since the epoch
+    """Offset of the first record. For the oldest open ledger, this offset is exact, and equal to
+    the head's `end_offset`. For the younger open ledger, it is a lower bound, because this ledger
+    is listed while records are still being appended to the older ledger (LOGS.md#J5)."""
+    opened_ms: int
+    """Time at which the leader listed the ledger, by the store's clock, ms since the epoch."""
 
 
 OPEN_LEDGERS_MAX = 2
@@ -147,8 +155,8 @@ class VersionInterval:
         version: Number of the version. A new, empty log has version 0.
         start_offset: Offset of the first row, which never decreases from version to version.
         end_offset: Offset after the last row, which never decreases from version to version.
-        commit_time_ms: Time of the commit by the store's clock, ms since the epoch. It rises from
-            version to version.
+        commit_time_ms: Time of the commit by the store's clock, ms since the epoch. Each version
+            has a later time than the version before it.
         token: Token of the commit that created the version.
         schema_id: Id of the log's schema in this version.
     """
@@ -177,7 +185,7 @@ class SchemaRecord:
 
 @dataclass(frozen=True, slots=True)
 class PageRef:
-    """The path of an immutable page, `pages/<token>/<number>`, and its keys.
+    """A reference to an immutable page: its path, `pages/<token>/<number>`, and its keys.
 
     Keys are offsets (items), versions (history) or schema ids (schemas).
     """
@@ -200,7 +208,7 @@ class Paged(Generic[T]):
 
     @property
     def count(self) -> int:
-        """Number of records. If a page is partly dropped, all its records are counted."""
+        """Number of records. If only a part of a page was dropped, all its records are counted."""
         paged = sum(page.count for page in self.index) + sum(page.count for page in self.pages)
         return paged + len(self.recent)
 
@@ -219,7 +227,7 @@ class LogHead:
         version: The newest version.
         start_offset: First offset of the newest version (inclusive).
         end_offset: End of the newest version (exclusive), which is the offset of the next row.
-        schema_id: Id of the current schema, NO_SCHEMA before the first rows.
+        schema_id: Id of the current schema; NO_SCHEMA if the log has no schema yet.
         commit_time_ms: Time of the commit of the newest version, ms since the epoch.
         token: Token of the last change of this head, whether it created a version or not.
         oldest_version: The oldest retained version.
@@ -230,10 +238,10 @@ class LogHead:
         items: Every item that a retained version names, sorted by first offset.
         history: Every retained version, including the newest, sorted by version.
         schemas: Every schema that a listed item may name, sorted by id.
-        reader_features: Sorted names. A reader that does not support all these features refuses the
-            log.
-        writer_features: Sorted names. A writer that does not support all these features refuses to
-            write.
+        reader_features: Sorted names of features. A reader that does not support all these features
+            refuses to read the log.
+        writer_features: Sorted names of features. A writer that does not support all these features
+            refuses to write to the log.
         open_ledgers: In a leader log, the ledgers that are listed after `items`: at most two,
             oldest first. The oldest open ledger begins at `end_offset`.
     """
@@ -276,7 +284,10 @@ def next_version(
     operation: Operation,
     now_ms: int,
 ) -> VersionInterval:
-    """The next version of the head. Its time is later, even if the store's clock was set back."""
+    """Return the version after the newest version of the head.
+
+    Its time is later than the time of the newest version, even if the store's clock was set back.
+    """
     return VersionInterval(
         version=head.version + 1,
         start_offset=start_offset,
@@ -309,7 +320,7 @@ class LogSnapshot:
     """One whole version of a log, from which a scan is planned.
 
     Attributes:
-        interval: The version.
+        interval: The number, offsets, time and schema id of the version.
         items: All items that overlap the interval, sorted by offset. The first item may begin
             before the interval.
         schemas: Every schema of an item, and the schema of the version, by id.
@@ -330,5 +341,5 @@ class LogSnapshot:
 
     @property
     def schema(self) -> bytes | None:
-        """The version's own schema, None before the first rows."""
+        """The version's own schema; None if the log had no schema at this version."""
         return self.schemas.get(self.interval.schema_id)

@@ -1,4 +1,4 @@
-"""Records of pages and of the head's sequences as bytes (LOGS.md#formats).
+"""Encodes and decodes the records of pages and of the head's sequences (LOGS.md#formats).
 
 A sequence of records consists of a varint count, then one row of fixed length for each record, then
 the parts of variable length (statistics, schemas) in the same order. Rows are big-endian. Rows
@@ -34,7 +34,7 @@ SCHEMA_SIZE_BYTES_MAX = PAGE_SIZE_BYTES_MAX - 1_024
 
 _HAS_TIME = 0x8000
 _TIME = Struct(">q")
-_OPEN_LEDGER = Struct(">qqq")  # ledger, first offset, opened
+_OPEN_LEDGER = Struct(">qqq")  # ledger id, first offset, time at which the leader listed the ledger
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,18 +56,18 @@ class RecordKind(Generic[T]):
     """The record's part of variable length; None if records of this kind have no such part."""
 
     def size_bytes(self, records: Sequence[T]) -> int:
-        """Size of the records in a stored sequence, without the count before the records."""
+        """Return the size of the records in a stored sequence, without the count before them."""
         tails = sum(map(len, map(self.tail, records))) if self.tail else 0
         return self.layout.size * len(records) + tails
 
     def sizes_bytes(self, records: Sequence[T]) -> Iterator[int]:
-        """Size of each of these records in a stored sequence."""
+        """Return the size of each of these records in a stored sequence."""
         if self.tail is None:
             return repeat(self.layout.size, len(records))
         return (self.layout.size + size for size in map(len, map(self.tail, records)))
 
     def encode(self, records: Sequence[T]) -> bytes:
-        """The sequence as bytes: count, rows, then the parts of variable length."""
+        """Encode the sequence: the count, the rows, then the parts of variable length."""
         out = bytearray()
         append_varint(out, len(records))
         for record in records:
@@ -78,14 +78,14 @@ class RecordKind(Generic[T]):
         return bytes(out)
 
     def decode(self, reader: ByteReader) -> tuple[T, ...]:
-        """The sequence that `encode` wrote. Raises WireFormatError for other bytes."""
+        """Decode a sequence that `encode` encoded. Raises WireFormatError for other bytes."""
         count = reader.length(reader.remaining // self.layout.size)
         rows = reader.take(count * self.layout.size)
         return tuple(self.record(row, reader) for row in self.layout.iter_unpack(rows))
 
 
 def _item_fields(item: Item) -> tuple[int, ...]:
-    """The row of an item.
+    """Return the row of an item.
 
     If the highest bit of the size of the statistics is set, 8 bytes with the time of the newest row
     follow the statistics. The first release wrote no time.
@@ -184,7 +184,7 @@ HISTORY: RecordKind[VersionInterval] = RecordKind(
 SCHEMAS: RecordKind[SchemaRecord] = RecordKind(
     name="schemas",
     page_kind=4,
-    layout=Struct(">iI"),  # schema, size
+    layout=Struct(">iI"),  # schema id, size of the schema
     first_key=attrgetter("schema_id"),
     end_key=lambda record: record.schema_id + 1,
     fields=lambda record: (record.schema_id, len(record.schema)),
@@ -203,7 +203,7 @@ REFS: RecordKind[PageRef] = RecordKind(
 
 
 def encode_open_ledgers(ledgers: Sequence[OpenLedger]) -> bytes:
-    """The open ledgers of a leader log, as its head stores them."""
+    """Encode the open ledgers of a leader log for its head."""
     out = bytearray()
     append_varint(out, len(ledgers))
     for ledger in ledgers:
@@ -212,7 +212,7 @@ def encode_open_ledgers(ledgers: Sequence[OpenLedger]) -> bytes:
 
 
 def decode_open_ledgers(reader: ByteReader) -> tuple[OpenLedger, ...]:
-    """The open ledgers that `encode_open_ledgers` wrote."""
+    """Decode the open ledgers that `encode_open_ledgers` encoded."""
     count = reader.length(OPEN_LEDGERS_MAX)
     rows = _OPEN_LEDGER.iter_unpack(reader.take(count * _OPEN_LEDGER.size))
     ledgers = tuple(OpenLedger(*row) for row in rows)

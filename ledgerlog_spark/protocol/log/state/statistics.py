@@ -1,17 +1,17 @@
-"""Bounds of a range's columns, small enough for the log's list (LOGS.md#G3).
+"""Encodes and decodes bounds of a range's columns, for the items of a log's list (LOGS.md#G3).
 
-Layout: a sequence of columns, each
+The encoded bounds are a sequence of columns. Each column has this layout:
 
     varint  column          place among the schema's top-level fields
     varint  null count
-    u8      bits 0-3: kind of the bounds, bit 4: minimum exact, bit 5: maximum exact,
-            bit 6: has minimum, bit 7: has maximum
+    u8      bits 0-3: kind of the bounds, bit 4: the minimum is exact,
+            bit 5: the maximum is exact, bit 6: a minimum follows, bit 7: a maximum follows
         bounds  minimum, then maximum, each encoded by its kind
 
 A bound of kind int is a zigzag varint. A float has 8 bytes, big-endian. A bool has one byte. Text
-and bytes have a varint length and at most 32 bytes. Text is cut between two characters. A maximum
-that was cut is replaced with a larger value of at most 32 bytes, so that it stays a bound. If there
-is no such value, the maximum is omitted.
+and bytes begin with their length as a varint, and are shortened to at most 32 bytes. Text is
+shortened between two characters. If a maximum was shortened, a larger value of at most 32 bytes
+replaces it, so that it stays a bound. If there is no such value, the maximum is omitted.
 """
 
 from __future__ import annotations
@@ -44,21 +44,21 @@ _CHARACTER_LAST, _SURROGATE_FIRST, _SURROGATE_END = 0x10FFFF, 0xD800, 0xE000
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Bounds of one column over one range.
+    """Bounds of the values of one column in one range.
 
     Dates, times and timestamps are ints in the unit of the column. Decimals are unscaled ints.
     """
 
     column: int  # place among the schema's top-level fields
     null_count: int
-    minimum: Bound | None = None  # is <= every value; None if unknown or without values
-    maximum: Bound | None = None  # is >= every value; None if unknown or without values
+    minimum: Bound | None = None  # <= every value; None if it is unknown or there are no values
+    maximum: Bound | None = None  # >= every value; None if it is unknown or there are no values
     is_minimum_exact: bool = True
     is_maximum_exact: bool = True
 
 
 def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: int) -> bytes:
-    """The stored form of the first columns that fit into `size_bytes_max`, at most 32 columns.
+    """Encode the first columns, as many as fit into `size_bytes_max`, but at most 32 columns.
 
     The caller puts the most important column first. `size_bytes_max` is 1,024, or 64 in a log of
     more than 10,000 items.
@@ -73,7 +73,7 @@ def encode_statistics(columns: Sequence[ColumnStatistics], *, size_bytes_max: in
 
 
 def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
-    """The columns that `encode_statistics` stored."""
+    """Decode the columns that `encode_statistics` encoded."""
     reader = ByteReader(data)
     columns = []
     while reader.remaining:
@@ -84,7 +84,7 @@ def decode_statistics(data: bytes) -> tuple[ColumnStatistics, ...]:
 
 
 def shorten_statistics(data: bytes, *, size_bytes_max: int) -> bytes:
-    """The first columns of stored statistics, as many as fit into `size_bytes_max`."""
+    """Return the first columns of encoded statistics, as many as fit into `size_bytes_max`."""
     if len(data) <= size_bytes_max:
         return data
     reader = ByteReader(data)
@@ -155,7 +155,7 @@ def _read_bound(reader: ByteReader, kind: int) -> Bound:
 
 
 def _cut(column: ColumnStatistics) -> ColumnStatistics:
-    """The column with bounds of at most 32 bytes. Bounds that cannot be cut are omitted."""
+    """Shorten the bounds of the column to at most 32 bytes. Omit them if this is impossible."""
     minimum, maximum = column.minimum, column.maximum
     mixed = minimum is not None and maximum is not None and type(minimum) is not type(maximum)
     if mixed or _is_no_bound(minimum) or _is_no_bound(maximum):
@@ -185,7 +185,7 @@ def _prefix(bound: str | bytes) -> str | bytes:
 
 
 def _raised(prefix: str | bytes) -> str | bytes | None:
-    """The smallest bound above all values that begin with `prefix`; None if there is none."""
+    """Return the smallest bound above all values that begin with `prefix`; None if none exists."""
     if isinstance(prefix, bytes):
         kept = prefix.rstrip(b"\xff")
         return kept[:-1] + bytes([kept[-1] + 1]) if kept else None

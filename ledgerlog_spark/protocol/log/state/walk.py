@@ -1,4 +1,7 @@
-"""Reads the records of one sequence of a head that cover given keys, in at most two rounds."""
+"""Reads those records of a head's sequence that cover given keys, in at most two rounds of reads.
+
+If there are index pages for these keys, the first round reads them. The last round reads pages.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,10 @@ T = TypeVar("T")
 
 
 class ListWalk(Generic[T]):
-    """Reads index pages, then pages. The caller reads the pages in `wanted` and calls `feed`."""
+    """Determines the pages to read: first index pages, then pages.
+
+    The caller reads the pages in `wanted`, and gives their records to `feed`.
+    """
 
     def __init__(
         self,
@@ -34,9 +40,9 @@ class ListWalk(Generic[T]):
         self._paged = paged
         self._first_key, self._end_key = first_key, end_key
         self._records_min = records_min
-        self.is_cut = False  # the walk ends before the end of the range, because of `records_min`
+        self.is_cut = False  # the walk ends before the key `end_key`, because of `records_min`
         self.loaded: Loaded = {}  # all pages and index pages that were read
-        self.refs: list[PageRef] = []  # the pages of the range, oldest first
+        self.refs: list[PageRef] = []  # the pages that contain records of the walk, oldest first
         index = overlapping(paged.index, first_key, end_key)
         self.is_indexed = not index  # all index pages were read, so `refs` is complete
         # the pages to read next; empty when all pages were read
@@ -55,7 +61,7 @@ class ListWalk(Generic[T]):
         self.wanted = ()
 
     def records(self) -> tuple[T, ...]:
-        """All records that cover keys of the range, in ascending order of key."""
+        """Return all records that cover keys of the walk, in ascending order of key."""
         assert not self.wanted, "pages are missing"
         everything: list[T] = []
         for ref in self.refs:
@@ -65,7 +71,10 @@ class ListWalk(Generic[T]):
         return select(self._kind, everything, self._first_key, self._end_key)
 
     def _oldest(self, refs: list[PageRef]) -> list[PageRef]:
-        """The oldest pages. The first page is not counted: some of its records may be dropped."""
+        """Return the oldest pages that have enough records.
+
+        The records of the first page are not counted, because some of them may be dropped.
+        """
         if self._records_min is None:
             return refs
         count = 0
