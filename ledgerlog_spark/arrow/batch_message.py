@@ -87,12 +87,12 @@ def _find_parts(message: memoryview) -> BatchMessage:
 
 
 def _target(header: memoryview, place: int) -> int:
-    """The place to which the reference at `place` points."""
+    """Return the place to which the reference at `place` points."""
     return place + int(_U32.unpack_from(header, place)[0])
 
 
 def _field(header: memoryview, table: int, number: int) -> int:
-    """The place of a field of a table; 0 if the table does not have the field."""
+    """Return the place of a field of a table, or 0 if the table does not have the field."""
     vtable = table - _I32.unpack_from(header, table)[0]
     if vtable < 0:
         raise WireFormatError("a table of a record batch begins before the header")
@@ -105,7 +105,10 @@ def _field(header: memoryview, table: int, number: int) -> int:
 
 
 def buffer_counts(schema: pa.Schema) -> tuple[int, ...] | None:
-    """The number of buffers of each column; None if a column does not consist of buffers only."""
+    """Return the number of buffers of each column.
+
+    The result is None if a column does not consist of buffers only.
+    """
     counts = [_buffers_of(field.type) for field in schema]
     return None if None in counts else tuple(count for count in counts if count is not None)
 
@@ -118,7 +121,7 @@ def _buffers_of(kind: pa.DataType) -> int | None:
 
 
 def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
-    """The types inside a nested type."""
+    """Return the types inside a nested type."""
     if pa.types.is_struct(kind):
         return [kind.field(place).type for place in range(kind.num_fields)]
     if pa.types.is_map(kind):

@@ -72,7 +72,7 @@ def _checks(struct: dict[str, Any]) -> Iterator[tuple[int, Check]]:
 
 
 def _check_of(text: Any, data_type: Any, column: str) -> Check | None:
-    """The check of a column; None if its type has no length.
+    """Return the check of a column, or None if its type has no length.
 
     Raises ValueError if the type in the metadata does not fit the column.
     `text` is the type in the metadata, and `data_type` the type of the column in Spark's JSON.
@@ -110,7 +110,7 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 
 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
-    """The check of a struct; None if no field has a length.
+    """Return the check of a struct, or None if no field has a length.
 
     Fields that were added to the struct later are not in the type in the metadata. They are not
     checked.

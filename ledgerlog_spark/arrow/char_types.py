@@ -52,7 +52,7 @@ def _without_lengths(data_type: Any) -> Any:
 
 
 def _type_text(data_type: Any, column: str) -> str:
-    """The type as Spark writes it into metadata."""
+    """Return the type as Spark writes it into metadata."""
     if isinstance(data_type, str):
         return _SQL_NAMES.get(data_type, data_type)
     if data_type["type"] == "array":

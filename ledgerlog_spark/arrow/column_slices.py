@@ -154,7 +154,10 @@ class RequestedSlices:
         return needed < total * NEEDED_SHARE_MAX
 
     def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:
-        """The requested bytes of an entry's payload, as offsets and lengths. No range is empty."""
+        """Return the requested bytes of an entry's payload, as offsets and lengths.
+
+        No range is empty.
+        """
         slices = self._slices_of(entry_id)
         starts = list(accumulate((length for length, _ in slices), initial=0))
         ranges: list[tuple[int, int]] = []
@@ -193,7 +196,7 @@ class RequestedSlices:
         self.given_up += count
 
     def _shortened(self, header: memoryview, starts: Sequence[int]) -> bytearray:
-        """The header of a message that has only the requested columns in its body.
+        """Return the header of a message that has only the requested columns in its body.
 
         `starts` contains the offset of each column in the body, and then the end of the body.
         """

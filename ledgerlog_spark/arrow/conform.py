@@ -201,7 +201,7 @@ def _struct_conversion(
 def struct_array(
     array: pa.StructArray, *, wanted: pa.DataType, children: Sequence[tuple[int, Convert] | None]
 ) -> pa.StructArray:
-    """The structs with the fields of `wanted`. Each field is a converted child, or null."""
+    """Return the structs with the fields of `wanted`. Each field is a converted child, or null."""
     # `field` returns a child without the nulls of its structs, so `mask` has these nulls.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)
@@ -221,7 +221,7 @@ def struct_array(
 
 
 def list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
-    """The lists with converted elements."""
+    """Return the lists with converted elements."""
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     # `flatten` drops values that are in null lists, so `_offsets` counts null lists as empty.
@@ -234,7 +234,7 @@ def list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.
 def map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    """The maps with converted keys and values."""
+    """Return the maps with converted keys and values."""
     # The map cannot be built as a list of structs: Arrow cannot build null structs with fields
     # that are not nullable.
     ends = array.offsets

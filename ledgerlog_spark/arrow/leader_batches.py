@@ -164,7 +164,10 @@ def _lengths(body: memoryview, count: int) -> array[int]:
 
 
 def _values(body: memoryview, count: int) -> pa.Array:
-    """The records of a body. The running sums of their lengths are the offsets of the array."""
+    """Return the records of a body.
+
+    The running sums of their lengths are the offsets of the array.
+    """
     lengths = array("i", [0])
     lengths.extend(_lengths(body, count))
     data = pa.py_buffer(body[count * _LENGTH_SIZE_BYTES :])

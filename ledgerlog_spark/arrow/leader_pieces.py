@@ -57,12 +57,15 @@ class RowPiece:
     body: bytes | None = None
 
     def __len__(self) -> int:
-        """The size of the piece in bytes."""
+        """Return the size of the piece in bytes."""
         return self.size_bytes
 
 
 def leader_schema(schema: object) -> bytes:
-    """The stored schema of a leader log for rows of `schema`, with metadata of Spark's fields."""
+    """Return the stored schema of a leader log for rows of `schema`.
+
+    The stored schema contains the metadata of Spark's fields.
+    """
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: create "
@@ -104,7 +107,7 @@ class RowSplitter(threading.local):
         self._checked = schema
 
     def split(self, rows: object) -> list[RowPiece]:
-        """The pieces of an append, in order. An append without rows has no piece."""
+        """Return the pieces of an append, in order. An append without rows has no piece."""
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
                 f"rows must be a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}:"

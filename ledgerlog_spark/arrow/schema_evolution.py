@@ -48,7 +48,7 @@ _OF_ONE_QUERY = frozenset(
 
 
 def storable(schema_json: str) -> str:
-    """The schema of a new log for rows of a Spark schema, nullable at every level.
+    """Return the schema of a new log for rows of a Spark schema, nullable at every level.
 
     The schema keeps the metadata of fields, except metadata that Spark or this source uses in one
     query only.
@@ -81,7 +81,9 @@ class _Rules:
 def merge(
     log_schema: str, rows_schema: str, *, log: str, add_columns: bool, ignores_case: bool = True
 ) -> str:
-    """The log's schema after a write of rows with `rows_schema`; `log_schema` if nothing changes.
+    """Return the log's schema after a write of rows with `rows_schema`.
+
+    If the write changes nothing, the result is `log_schema`.
 
     Columns that the rows lack are stored as nulls. With `add_columns`, new columns and new fields
     of structs are added at the end. Fields that the log already has keep the log's metadata and
@@ -117,7 +119,7 @@ def reject_missing_defaults(log_schema: str, rows_schema: str, *, log: str) -> N
 
 
 def existence_defaults(before: str | None, added: str) -> dict[str, str]:
-    """The defaults that existing rows would need for the new columns, by the name of the column."""
+    """Return the defaults that existing rows would need for new columns, by column name."""
     known = struct_of(before)["fields"] if before is not None else []
     names = {field["name"].lower() for field in known}
     return {
@@ -133,7 +135,7 @@ def _is_null(default: Any) -> bool:
 
 
 def _without_existence_default(field: dict[str, Any]) -> dict[str, Any]:
-    """The field without Spark's default for older rows.
+    """Return the field without Spark's default for older rows.
 
     In older rows, a new column is always null.
     """
@@ -152,7 +154,7 @@ def reject_collations(one_schema: str, other_schema: str, *, log: str) -> None:
 
 
 def _collations(struct: dict[str, Any]) -> dict[str, dict[str, str]]:
-    """The collations of each field at any depth, by the field's path in lower case."""
+    """Return the collations of each field at any depth, by the field's path in lower case."""
     found: dict[str, dict[str, str]] = {}
     for path, fields in _structs(struct):
         for field in fields:
@@ -249,7 +251,7 @@ def _decimal(name: str) -> tuple[int, int] | None:
 
 
 def _nullable(data_type: Any) -> Any:
-    """The same type, nullable at every level and only with the metadata that a log keeps."""
+    """Return the same type, nullable at every level and only with the metadata that a log keeps."""
     if not isinstance(data_type, dict):
         return data_type
     if data_type["type"] == "struct":

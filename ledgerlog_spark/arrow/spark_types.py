@@ -77,12 +77,12 @@ def struct_of(schema_json: str) -> dict[str, Any]:
 
 
 def type_text(data_type: SparkType) -> str:
-    """The JSON text of a data type, in the form that Spark writes."""
+    """Return the JSON text of a data type, in the form that Spark writes."""
     return json.dumps(data_type, separators=(",", ":"))
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """The Arrow schema that Spark uses for a Spark schema in JSON."""
+    """Return the Arrow schema that Spark uses for a Spark schema in JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
@@ -115,12 +115,15 @@ def spark_schema(stored: bytes) -> str:
 
 
 def comment_of(stored: bytes) -> str:
-    """The comment of the log, in its stored schema; empty if the log has no comment."""
+    """Return the comment of the log, in its stored schema.
+
+    The result is an empty text if the log has no comment.
+    """
     return bytes((decode_schema(stored).metadata or {}).get(_COMMENT, b"")).decode()
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
-    """The Arrow type of a Spark type. `column` is the path that errors contain."""
+    """Return the Arrow type of a Spark type. `column` is the path that errors contain."""
     if isinstance(data_type, dict):
         return _nested_type_of(data_type, column)
     if (simple := _SIMPLE.get(data_type)) is not None:
@@ -177,13 +180,13 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 
 
 def schema_json_of(schema: pa.Schema) -> str:
-    """The JSON of the Spark schema for an Arrow schema."""
+    """Return the JSON of the Spark schema for an Arrow schema."""
     fields = [_spark_field_of(field, field.name) for field in schema]
     return type_text({"type": "struct", "fields": fields})
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
-    """The Spark type, in its JSON form, for an Arrow type."""
+    """Return the Spark type, in its JSON form, for an Arrow type."""
     if (name := _NAMES.get(arrow_type)) is not None:
         return name
     if types.is_decimal128(arrow_type):
@@ -236,7 +239,7 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """The metadata of Spark's field, such as a comment, if `toArrow` made the schema.
+    """Return the metadata of Spark's field, such as a comment, if `toArrow` made the schema.
 
     `toArrow` does not store collations.
     """
@@ -257,7 +260,10 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of `name`, or of the first name that differs only in case; None if none matches."""
+    """Return the index of `name`, or of the first name that differs only in case.
+
+    The result is None if none matches.
+    """
     if name in names:
         return names.index(name)
     lower = name.lower()
@@ -265,7 +271,7 @@ def place_of(name: str, names: Sequence[str]) -> int | None:
 
 
 def first_double(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that Spark treats as equal; None if all names differ."""
+    """Return the first two names that Spark treats as equal, or None if all names differ."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

@@ -67,7 +67,7 @@ class DecodedEntry:
 
 
 def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
-    """The options with which Arrow writes and compresses bodies."""
+    """Return the options with which Arrow writes and compresses bodies."""
     if compression not in COMPRESSIONS:
         raise ConfigurationError(
             f"compression must be one of {', '.join(COMPRESSIONS)}, got {compression!r}",
@@ -186,7 +186,7 @@ def decode_entries(
 
 
 def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
-    """The places of the columns with the names `columns`. The case of names does not matter.
+    """Return the places of the columns with the names `columns`. The case of names does not matter.
 
     If no column matches, the result is one narrow column, because Arrow decodes all columns if the
     list is empty.
@@ -195,7 +195,7 @@ def places_of(schema: pa.Schema, columns: Sequence[str]) -> list[int]:
 
 
 def _width(schema: pa.Schema, place: int) -> float:
-    """Number of bits of a value in a column; infinite if this number varies."""
+    """Return the number of bits of a value in a column; infinite if this number varies."""
     kind = schema.field(place).type
     return float(kind.bit_width) if pa.types.is_primitive(kind) else inf
 
@@ -237,7 +237,7 @@ def _place_of(metadata: Any) -> tuple[int, tuple[IndexedEntry, ...] | None]:
 
 
 def _slices_in(index: Any, sizes: Sequence[int]) -> list[bytes]:
-    """The slices of each entry.
+    """Return the slices of each entry.
 
     Wrong slices are ignored, because a reader can do without slices.
     """

@@ -70,14 +70,14 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
 
 
 def _phase(vacation: Versioned[Vacation] | None) -> str | None:
-    """The kind and the phase of the bookie's vacation; None if there is no vacation."""
+    """Return the kind and the phase of the bookie's vacation, or None if there is no vacation."""
     if vacation is None:
         return None
     return f"{vacation.value.kind.value}: {vacation.value.phase.value}"
 
 
 def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
-    """The figures of a bookie. Figures that the bookie did not report are None."""
+    """Return the figures of a bookie. Figures that the bookie did not report are None."""
     if reply is None:
         return dict.fromkeys(FIGURES)
     is_measured = reply.total_bytes > 0

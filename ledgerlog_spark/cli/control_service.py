@@ -71,7 +71,7 @@ class ControlServices:
         self._places = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def info(self, bookie_id: str) -> pb.GetInfoReply | None:
-        """The state and the figures of a bookie.
+        """Return the state and the figures of a bookie.
 
         The result is None if the bookie does not answer, or if it is a bookie of Apache BookKeeper,
         which has no control service.

@@ -121,7 +121,7 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
 
 
 def flights() -> pa.Table:
-    """The flights that left New York City in 2013: 336,776 real rows with 19 columns.
+    """Return the flights that left New York City in 2013: 336,776 real rows with 19 columns.
 
     The data file is read without an import of the package, because the package imports a module
     that setuptools has removed.
@@ -274,7 +274,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """The number of rows that are in both `source` and `read`, in any order."""
+    """Return the number of rows that are in both `source` and `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -219,7 +219,7 @@ def _cluster(given: str) -> Iterator[Finding]:
 
 
 async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
-    """The numbers of writable and of read-only bookies, and the registrations of all of them."""
+    """Return the numbers of writable and of read-only bookies, and all their registrations."""
     async with registration(uri) as store:
         writable, read_only = await store.writable(), await store.read_only()
         infos: list[BookieInfo] = []

@@ -114,7 +114,7 @@ def _ledger_lines(
 
 
 def _changes(fragments: Sequence[Fragment]) -> list[str]:
-    """The reasons why fragments begin: they have other bookies, or an absent bookie came back."""
+    """Return why fragments begin: they have other bookies, or an absent bookie came back."""
     ids: dict[str, list[str]] = {"ensemble change": [], "bookie back": []}
     for before, after in pairwise(fragments):
         why = "bookie back" if before.ensemble == after.ensemble else "ensemble change"

@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.5
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """A cluster in the JSON output of `up`, `down`, `status` and `list`."""
+    """Return a cluster in the JSON output of `up`, `down`, `status` and `list`."""
     known = cluster.status()
     return {
         "metadata_service_uri": cluster.metadata_service_uri if known else None,
@@ -224,7 +224,7 @@ def start(
 
 
 def _named(directory: Path) -> str:
-    """The --directory option for messages; empty for the default directory."""
+    """Return the --directory option for messages, or an empty text for the default directory."""
     return "" if directory == LOCAL_DIRECTORY else f" --directory {directory}"
 
 

@@ -108,7 +108,7 @@ def _options(
 
 
 def exit_code(error: LedgerLogError) -> int:
-    """The exit code of an error."""
+    """Return the exit code of an error."""
     if isinstance(error, ConfigurationError | StartupError):
         return USAGE
     if not error.definite:

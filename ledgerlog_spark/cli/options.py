@@ -48,7 +48,7 @@ def group(meaning: str, example: str) -> typer.Typer:
 
 
 def chosen_uri(given: str) -> str:
-    """The given URI, or the URI of the cluster in `.ledgerlog`, or the default URI."""
+    """Return the given URI, or the URI of the cluster in `.ledgerlog`, or the default URI."""
     if given:
         return given
     members = Members.load(LOCAL_DIRECTORY.absolute())
@@ -143,7 +143,7 @@ PasswordFile = Annotated[
 
 
 def password_from(path: Path | None) -> bytes:
-    """The password in a file; empty if `path` is None."""
+    """Return the password in a file, or empty bytes if `path` is None."""
     return password_from_file(
         path,
         lambda finding: ConfigurationError(f"the password file {path} {finding}", path=str(path)),

@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 def json_lines(what: str) -> Any:
-    """The option `--json` of a command that prints a JSON object for each row, record or entry."""
+    """Return the option `--json` of a command that prints a JSON object for each row or entry."""
     return typer.Option("--json", help=f"Print a JSON object for each {what}.")
 
 
@@ -29,7 +29,7 @@ console = Console(
 
 
 def spinner() -> str:
-    """The name of a spinner with characters that the terminal supports."""
+    """Return the name of a spinner with characters that the terminal supports."""
     return "line" if console.options.ascii_only else "dots"
 
 
@@ -47,7 +47,7 @@ def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """The named attributes of an object, for JSON."""
+    """Return the named attributes of an object, for JSON."""
     return {name: getattr(value, name) for name in names}
 
 
@@ -108,5 +108,5 @@ def _shown(value: object) -> str:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """The number with its noun, such as `1 entry` or `1,024 entries`."""
+    """Return the number with its noun, such as `1 entry` or `1,024 entries`."""
     return f"{count:,} {one if count == 1 else many}"

@@ -154,14 +154,14 @@ def policy(
 
 
 def _allowed_hosts(hosts: str | None) -> bool | None:
-    """The field of the policy for the option `--hosts`."""
+    """Return the field of the policy for the option `--hosts`."""
     if hosts not in (None, "same", "different"):
         raise ConfigurationError(f"--hosts {hosts!r}: pass same or different", value=hosts)
     return None if hosts is None else hosts == "same"
 
 
 def _enforced(rules: str | None) -> dict[str, bool]:
-    """The fields of the policy for the option `--enforce`."""
+    """Return the fields of the policy for the option `--enforce`."""
     if rules is None:
         return {}
     names = [] if rules == "none" else [name.strip() for name in rules.split(",")]
@@ -191,7 +191,7 @@ async def _changed(uri: str, change: Any) -> dict[str, Any]:
 
 
 async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
-    """The bookies that have ever joined the cluster, and the bookies that the topology names."""
+    """Return the bookies that ever joined the cluster, and those that the topology names."""
     registered = stores.registration
     names = {*await registered.writable(), *await registered.read_only()}
     return sorted(names | {*await registered.known(), *topology.bookies})

@@ -104,7 +104,7 @@ def ends_with_its_reader() -> Iterator[None]:
 
 
 def _pipe_of_output() -> int | None:
-    """The descriptor of standard output if it is a pipe or a socket, otherwise None."""
+    """Return the descriptor of standard output if it is a pipe or a socket, otherwise None."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):  # standard output was replaced by an object in memory

@@ -307,7 +307,10 @@ async def _follow(stores: MetadataStores, wish: _Wish) -> None:
 
 
 async def _hindrance(stores: MetadataStores) -> str:
-    """The reason why nothing is moved in the whole cluster; empty if there is no such reason."""
+    """Return the reason why nothing is moved in the whole cluster.
+
+    The result is an empty text if there is no such reason.
+    """
     if not await stores.recovery_switch.is_enabled():
         return "auto-recovery is disabled, so nothing is moved: run `ledgerlog autorecovery enable`"
     if await stores.auditor_election.current() is None:
@@ -326,7 +329,7 @@ def _ended(wish: _Wish, vacation: Vacation) -> str:
 
 
 def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
-    """One line about the progress."""
+    """Return one line about the progress."""
     if vacation.walks == 0:
         return f"{vacation.phase.value}: the ledgers are counted"
     text = (

@@ -126,7 +126,7 @@ class StartingBookie:
         )
 
     def _last_words(self) -> str:
-        """The last 12 lines that are not JSON and were written since this start."""
+        """Return the last 12 lines that are not JSON and were written since this start."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()

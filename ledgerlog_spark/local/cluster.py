@@ -227,7 +227,7 @@ class Cluster:
         return self._guardian.environment if self._guardian is not None else {}
 
     def status(self) -> list[Member]:
-        """The current state of all processes, ZooKeeper first."""
+        """Return the current state of all processes, ZooKeeper first."""
         self.refresh()
         return list(self.members.by_id.values())
 
@@ -240,7 +240,7 @@ class Cluster:
             self._reap(member_id)
 
     def _member(self, member_id: str) -> Member:
-        """The known member with this id, or a new member that was never started."""
+        """Return the known member with this id, or a new member that was never started."""
         return self.members.by_id.get(member_id) or Member(
             role=member_id if member_id in {ZOOKEEPER, UPKEEP} else "bookie",
             id=member_id,
@@ -272,7 +272,7 @@ class Cluster:
         return any(bookie.state != "down" for bookie in self.members.bookies)
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The port for ZooKeeper; None if any free port can be used.
+        """Return the port for ZooKeeper, or None if any free port can be used.
 
         The port of the earlier start is used if running bookies need it, or if it is free.
         Otherwise, the default port is used if it is free.

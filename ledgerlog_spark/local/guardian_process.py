@@ -64,7 +64,10 @@ def _stop(directory: Path, owner_id: str) -> None:
 
 
 def _found(owner_id: str) -> list[psutil.Process]:
-    """The processes with this owner ID. If no process is found, repeat the search a few times."""
+    """Return the processes with this owner ID.
+
+    If no process is found, repeat the search a few times.
+    """
     for look in range(LOOKS):
         if look:
             time.sleep(LOOK_PAUSE_SECONDS)

@@ -73,7 +73,7 @@ class Member:
         return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
 
     def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
-        """The same member with the values of a new start."""
+        """Return the same member with the values of a new start."""
         try:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
@@ -86,7 +86,7 @@ class Member:
         return replace(self, pid=pid, port=port, grpc_port=grpc_port, started=started)
 
     def as_json(self) -> dict[str, Any]:
-        """The member in the output of `local status --json`."""
+        """Return the member in the output of `local status --json`."""
         shown = {k: v for k, v in asdict(self).items() if k != "started"}
         return {**shown, "state": self.state}
 
@@ -138,7 +138,7 @@ class Members:
         self.save()
 
     def get(self, member_id: str) -> Member:
-        """The member with this id."""
+        """Return the member with this id."""
         try:
             return self.by_id[member_id]
         except KeyError:

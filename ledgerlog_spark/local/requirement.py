@@ -8,7 +8,9 @@ from importlib import metadata
 
 
 def install_command(package: str, *options: str) -> str:
-    """The command `pip install 'PACKAGE<RELEASES>'`, with the releases in ledgerlog's metadata.
+    """Return the command `pip install 'PACKAGE<RELEASES>'`.
+
+    The releases are from ledgerlog's metadata.
 
     The command names only the package and never ledgerlog, because another project may have
     the name ledgerlog in a package index.

@@ -87,7 +87,7 @@ def find_java() -> str:
 
 
 def _java_version(java: str) -> int:
-    """The feature release of a Java runtime, such as 8, 11 or 17."""
+    """Return the feature release of a Java runtime, such as 8, 11 or 17."""
     try:
         answer = subprocess.run(  # noqa: S603 (a path we looked up ourselves)
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
@@ -108,7 +108,7 @@ def _java_version(java: str) -> int:
 
 
 def find_jars() -> list[Path]:
-    """The jars of ZooKeeper and its dependencies, from the installed PySpark."""
+    """Return the jars of ZooKeeper and its dependencies, from the installed PySpark."""
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigurationError(
@@ -128,14 +128,17 @@ def find_jars() -> list[Path]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that was free a moment ago."""
+    """Return a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> str:
-    """The response to one of ZooKeeper's four-letter commands; "" if no server answers."""
+    """Return the response to one of ZooKeeper's four-letter commands.
+
+    The result is an empty text if no server answers.
+    """
     try:
         with socket.create_connection((HOST, port), timeout=timeout_seconds) as connection:
             connection.sendall(command.encode())
@@ -265,7 +268,7 @@ class ZooKeeperProcess:
                 self._process.send_signal(number)
 
     def _last_port(self) -> int:
-        """The port of the previous start if it is free, otherwise any free port."""
+        """Return the port of the previous start if it is free, otherwise any free port."""
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])

@@ -47,7 +47,7 @@ class ExportedRecord:
     metadata: LedgerMetadata
 
     def encode(self, described: Mapping[str, Any]) -> bytes:
-        """The content of the file. `described` is the metadata in readable form."""
+        """Return the content of the file. `described` is the metadata in readable form."""
         record = encode_ledger_metadata(self.metadata)
         fields = {
             "format": FORMAT,

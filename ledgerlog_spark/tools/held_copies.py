@@ -156,6 +156,6 @@ def _joined(before: ShortRange, after: ShortRange) -> ShortRange:
 
 
 def _order(copies: tuple[int, int]) -> tuple[int, int]:
-    """The sort key of an entry. Unknown copies are counted as if they existed."""
+    """Return the sort key of an entry. Unknown copies are counted as if they existed."""
     held, unknown = copies
     return held + unknown, held

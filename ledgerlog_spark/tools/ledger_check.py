@@ -212,7 +212,10 @@ class LedgerCheck:
         return findings
 
     async def _list(self, bookie_id: str, ledger_id: int) -> Ranges | None:
-        """The entries that a bookie lists; None if it is down, in limbo, or cannot list them."""
+        """Return the entries that a bookie lists.
+
+        The result is None if it is down, in limbo, or cannot list them.
+        """
         assert self._lister is not None
         answered: asyncio.Future[Ranges | None] = asyncio.get_running_loop().create_future()
 
@@ -276,6 +279,6 @@ def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFin
 
 
 def states_text(states: Counter[str]) -> str:
-    """A text with the number of ledgers in each state."""
+    """Return a text with the number of ledgers in each state."""
     names = [*(state.name for state in LedgerState), "unreadable"]
     return ", ".join(f"{states[name]:,} {name}" for name in names if states[name]) or "none"

@@ -96,7 +96,7 @@ class LogListings:
         return owners
 
     async def strangers(self, owners: Owners) -> list[ToolFinding]:
-        """The findings about ledgers whose log does not exist, and about logs without a head."""
+        """Return findings about ledgers whose log does not exist, and about logs without a head."""
         await self._logs.sync()
         ids = set(await self._logs.ids())
         found = []
@@ -183,7 +183,7 @@ class _Pages:
         self.count = 0
 
     async def all(self, kind: RecordKind[Any], paged: Paged[Any]) -> list[Any]:
-        """The records of a sequence, without the records of pages that cannot be read."""
+        """Return the records of a sequence, without the records of pages that cannot be read."""
         refs = [ref for index in paged.index for ref in await self._page(REFS, index)]
         records = [each for ref in (*refs, *paged.pages) for each in await self._page(kind, ref)]
         return [*records, *paged.recent]

@@ -79,7 +79,7 @@ async def probe_bookie(
 
 
 async def _not_writable(registration: Registration, bookie_id: str) -> LedgerLogError:
-    """The error about a bookie that accepts no new ledger. Nothing has been written yet."""
+    """Return the error about a bookie that accepts no new ledger. Nothing has been written yet."""
     see = "`ledgerlog bookies list` shows the states of all bookies"
     if bookie_id in await registration.read_only():
         what = f"bookie {bookie_id} is read-only, so it accepts no new ledger; {see}"

@@ -115,7 +115,7 @@ def _check_fragment(
 def _fewest_in_a_write_set(
     metadata: LedgerMetadata, ensemble: tuple[str, ...], names: Collection[str]
 ) -> int:
-    """The smallest number of bookies of a write set that are in `names`."""
+    """Return the smallest number of bookies of a write set that are in `names`."""
     quorum = metadata.quorum
     return min(
         len({ensemble[index] for index in write_set(quorum, residue)} & set(names))

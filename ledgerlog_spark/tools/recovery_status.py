@@ -109,7 +109,7 @@ class LedgerStatus:
         return bool(self.lost_bookies or self.holes or self.moves)
 
     def reasons(self) -> list[str]:
-        """Why the ledger is not healed, in plain words, the most important reason first."""
+        """Return why the ledger is not healed, in plain words, the most important reason first."""
         if self.metadata is None:
             return [
                 "the ledger does not exist"

@@ -51,7 +51,7 @@ BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
 def plan_merges(
     items: Sequence[Item], passwords: Mapping[int, bytes], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
-    """The runs of neighbouring ranges to merge, oldest first. Each run becomes one range.
+    """Return the runs of neighbouring ranges to merge, oldest first. Each run becomes one range.
 
     `items` are the items of the newest version. Ranges of ledgers that are not in `passwords` are
     not merged. An open ledger must not be in `passwords`, because its writer may continue to use
@@ -90,7 +90,7 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run if it is worth merging.
+    """Return the run if it is worth merging.
 
     Otherwise, return the parts between large ranges that are worth merging.
     """

@@ -147,7 +147,7 @@ class LogMerger:
         return plan_merges(snapshot.items, passwords, policy)
 
     async def _password_of(self, ledger_id: int) -> bytes | None:
-        """The password of a closed ledger; None if the ledger is open or deleted."""
+        """Return the password of a closed ledger, or None if the ledger is open or deleted."""
         try:
             metadata = await self._client.ledger_metadata(ledger_id)
             if self._seals and not metadata.is_closed:
@@ -157,7 +157,10 @@ class LogMerger:
         return metadata.password if metadata.is_closed else None
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
-        """The new range of the run; None if the merge was given up (see `Merged.lost`)."""
+        """Return the new range of the run.
+
+        The result is None if the merge was given up (see `Merged.lost`).
+        """
         try:
             metadata = await self._client.ledger_metadata(run[0].ledger_id)
         except LedgerNotFoundError as error:

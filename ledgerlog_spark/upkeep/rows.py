@@ -74,7 +74,9 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range, in order; with offsets, only rows in [start_offset, end_offset).
+    """Yield the rows of a listed range, in order.
+
+    If offsets are given, yield only the rows from `start_offset` to before `end_offset`.
 
     `entries` yields the entries of the range, and is closed at the end.
     """
@@ -104,7 +106,7 @@ def _loss_of_other_rows() -> Iterator[None]:
 
 
 def begun(log: Log, item: Item, password: bytes) -> BegunRange:
-    """The entries of a listed range. The first read request is sent immediately."""
+    """Return the entries of a listed range. The first read request is sent immediately."""
     first, last = item.first_entry_id, item.last_entry_id
     return BegunRange(log.read_range(item.ledger_id, first, last, password=password))
 

@@ -80,7 +80,7 @@ class Kept:
     errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
 
     def counts(self) -> dict[str, int]:
-        """The result of retention and sweeping, as numbers for JSON."""
+        """Return the result of retention and sweeping, as numbers for JSON."""
         swept = self.swept or Swept(self.log)
         unlisted = len(self.truncated.unlisted) if self.truncated else 0
         return {
@@ -270,7 +270,10 @@ async def _released(leases: Leases, *, seconds: float) -> None:
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
-    """The process that runs upkeep now (`host`, `pid`); None if no process runs upkeep."""
+    """Return the process that runs upkeep now (`host`, `pid`).
+
+    The result is None if no process runs upkeep.
+    """
     return await _leases_of(client).holder(LEASE)
 
 

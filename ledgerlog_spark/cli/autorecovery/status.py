@@ -241,7 +241,10 @@ async def _queued(
 
 
 async def _bookies(stores: MetadataStores, name: str, ledger_id: int) -> Sequence[str] | None:
-    """The bookies for which a ledger waits; None if the ledger has just left the queue."""
+    """Return the bookies for which a ledger waits.
+
+    The result is None if the ledger has just left the queue.
+    """
     if name == "marks":
         mark = await stores.marks.load(ledger_id)
         return None if mark is None else mark.replicas

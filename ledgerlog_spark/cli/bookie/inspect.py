@@ -26,7 +26,7 @@ Limit = Annotated[int, typer.Option(metavar="N", help="Maximum number of rows to
 
 
 def start_option(what: str) -> Any:
-    """The option `--from` of a command that prints a part of a long list."""
+    """Return the option `--from` of a command that prints a part of a long list."""
     return typer.Option("--from", metavar="N", help=f"Begin with this {what}.", min=0)
 
 

@@ -58,7 +58,7 @@ FRAGMENTS_SHOWN_MAX = 5
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
-    """A ledger's metadata for `--json`, without the password."""
+    """Return a ledger's metadata for `--json`, without the password."""
     return {
         "ledger_id": ledger_id,
         "state": metadata.state.name,
@@ -98,7 +98,7 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 def described(walked: WalkedLedger) -> dict[str, Any]:
-    """A ledger for `--json`. Unreadable metadata is marked."""
+    """Return a ledger for `--json`. Unreadable metadata is marked."""
     ledger_id, found = walked.ledger_id, walked.found
     if isinstance(found, MetadataFormatError):
         return {"ledger_id": ledger_id, "state": "unreadable", "error": str(found)}
@@ -188,7 +188,7 @@ def _draw(ledger_id: int, metadata: LedgerMetadata, found: dict[str, Any]) -> No
 
 
 def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> str:
-    """The rules of placement that the fragments break, with figures."""
+    """Return the rules of placement that the fragments break, with figures."""
     broken = [
         f"from entry {fragment['first_entry_id']}: {adherence}"
         for fragment, adherence in zip(fragments, placement, strict=True)
@@ -201,7 +201,7 @@ def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> s
 
 
 def _text(value: object) -> str | None:
-    """The text of a value, without thousands separators in ids and entry numbers."""
+    """Return the text of a value, without thousands separators in ids and entry numbers."""
     if isinstance(value, dict):
         return ", ".join(f"{name}={text}" for name, text in value.items()) or None
     return None if value is None else str(value)

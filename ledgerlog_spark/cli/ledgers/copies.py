@@ -50,7 +50,7 @@ def _progress(total: int) -> Iterator[OnProgress]:
 
 
 def copies_fields(report: CopiesReport) -> dict[str, Any]:
-    """The report for `--json`."""
+    """Return the report for `--json`."""
     return {
         **picked(report, "entries", "fewest", "differing", "findings_count", "findings"),
         "bookies": {

@@ -219,7 +219,7 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    """The end offset of the log at a time.
+    """Return the end offset of the log at a time.
 
     If the log has no version of that time, the result is the end of the newest range with only
     rows that are older than the time. This is the case if the versions have expired, and for each

@@ -195,7 +195,10 @@ _OF_RANGE = (
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
-    """Columns of the version's schema. A log of rows has no columns before its first write."""
+    """Return the columns of the version's schema.
+
+    A log of rows has no columns before its first write.
+    """
     from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 

@@ -57,7 +57,7 @@ def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 
 
 def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[str]:
-    """The names of the logs to merge: the given names, or all logs that can be merged."""
+    """Return the names of the logs to merge: the given names, or all logs that can be merged."""
     from ledgerlog_spark.upkeep.merging import check_mergeable, is_mergeable
 
     if names:

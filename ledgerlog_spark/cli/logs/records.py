@@ -246,12 +246,15 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
 
 
 def _shown_line(value: bytes) -> bytes:
-    """The line for a record, with only characters that the terminal supports."""
+    """Return the line for a record, with only characters that the terminal supports."""
     return shown_bytes(value).encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
-    """A record in the output of `--json`. A value in UTF-8 is text; other values are base64."""
+    """Return a record in the output of `--json`.
+
+    A value in UTF-8 is text; other values are base64.
+    """
     fields: dict[str, Any] = {
         "offset": record.offset,
         "append_time": time_text(record.append_time_ms),

@@ -39,12 +39,12 @@ def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
 
 
 def answer_of(tables: Tables, request: Request) -> Answer:
-    """The result for the kind of the request. Raises the errors of `Tables`."""
+    """Perform the request, and return its result. Raises the errors of the methods of `Tables`."""
     return _ANSWERS[request["catalog"]](tables, request) or {}
 
 
 def error_to_json(error: LedgerLogError) -> Answer:
-    """The class, the text and the fields of an error."""
+    """Return the class, the text and the fields of an error, as values for JSON."""
     return {
         "kind": type(error).__name__,
         "message": str(error),

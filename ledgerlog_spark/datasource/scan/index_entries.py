@@ -38,7 +38,10 @@ _logger = logging.getLogger(__name__)
 
 
 Slices = Mapping[ScanRange, RequestedSlices]
-"""Maps ranges to the slices that a task reads. Ranges without slices are read whole."""
+"""Maps ranges to the slices that a task reads.
+
+If a range is not in the mapping, its entries are read completely.
+"""
 
 
 def read_indexes(
@@ -52,9 +55,9 @@ def read_indexes(
     """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
 
     The id of a range's index entry is `index_entry_id`. If this id is NO_ENTRY, the id of the index
-    entry is `slices_entry_id`, and the index is read only for its slices. Such an index is left out
-    after any error. `log_ids` maps log names to log ids. The keys of `schemas` are log name and
-    schema id.
+    entry is `slices_entry_id`, and the index is read only for its slices. An index that is read
+    only for its slices is left out after any error. `log_ids` maps log names to log ids. The keys
+    of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
@@ -72,8 +75,8 @@ def read_indexes(
                         payload = next(iter(reader))[0].payload
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                     except LedgerLogError as error:
-                        # If an index is read only for its slices, it is not required, so its errors
-                        # are ignored.
+                        # If an index is read only for its slices, the scan does not require the
+                        # index, so errors of this read are ignored.
                         is_needed = scanned.index_entry_id != NO_ENTRY
                         if is_needed and not isinstance(error, DataLossError):
                             raise
@@ -89,7 +92,10 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """Find the entries with the wanted rows in a leader log's range; None if an entry is lost."""
+    """Find the entries with the wanted rows in a range of a leader log.
+
+    The result is None if an entry is lost.
+    """
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )
@@ -154,7 +160,7 @@ def with_needed_entries(
 def _pruned_places(
     encoded: bytes, columns: Sequence[str]
 ) -> tuple[list[int], Sequence[int]] | None:
-    """The places of the columns in stored rows, and the number of buffers of each stored column.
+    """Return the places of `columns` in stored rows, and each stored column's number of buffers.
 
     The result is None if all columns are wanted, or if a stored column does not consist of buffers
     only.

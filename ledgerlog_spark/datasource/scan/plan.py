@@ -40,7 +40,8 @@ TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 NO_FILTERS = Needs()
 _SHARE_SLACK = 1.05
-"""Factor for a task's share of the bytes. The tasks of one job write ranges of about equal size.
+"""Factor by which a task may be larger than its equal share of the bytes. The tasks of one job
+write ranges of about equal size.
 Without this factor, a range that is a little larger than a share would be cut."""
 
 
@@ -94,7 +95,7 @@ def plan(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> ScanPlan:
-    """Plan a scan. Entries without rows for `needs` are omitted.
+    """Plan a scan. Entries without rows that `needs` asks for are omitted.
 
     `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
     scan is cut into about `parallelism` tasks, or into more if other options limit the size of a
@@ -138,7 +139,7 @@ def indexes_wanted(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> list[ScanRange]:
-    """The ranges whose indexes are worth reading before the scan is planned, at most INDEXES_MAX.
+    """Return at most INDEXES_MAX ranges whose indexes are worth reading before the scan is planned.
 
     There are two kinds of these ranges. A range of the first kind may have entries whose rows do
     not pass the filters. A range of the second kind has rows outside the offsets of the scan, and
@@ -161,13 +162,13 @@ def indexes_wanted(
         if _narrowing_pays(item) and needs.needs_index(Listed(log.snapshot, item, scanned))
     ]
     filtered.sort(key=lambda scanned: scanned.size_bytes, reverse=True)
-    # Ranges cut by offsets come first. A log has at most two of these ranges.
+    # The ranges that the offsets cut come first. A log has at most two of these ranges.
     chosen = {(each.ledger_id, each.index_entry_id): each for each in [*cut, *filtered]}
     return list(chosen.values())[:INDEXES_MAX]
 
 
 def _listed(logs: Sequence[LogScan], options: SourceOptions, needs: Needs) -> list[_Listed]:
-    """The listed ranges to read. Raises an error if offsets name a log that is not read."""
+    """Return the listed ranges to read. Raises an error if offsets name a log that is not read."""
     known = {log.snapshot.name for log in logs} | {"*"}
     for offsets in (options.starting_offsets, options.ending_offsets):
         given = set() if isinstance(offsets, str) else set(offsets)
@@ -187,7 +188,7 @@ def _index_of(log: LogScan, item: Item) -> RangeIndex | None:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Limits of one task."""
+    """Limits for the input of one task."""
 
     size_bytes: int
     rows: int | None
@@ -206,7 +207,7 @@ class _Limits:
 
 
 def interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
-    """The offsets of the rows to read, within the rows of the version."""
+    """Return the first offset and the end offset of the rows to read, within the version."""
     name, interval = log.snapshot.name, log.snapshot.interval
 
     def offset(option: str, offsets: Offsets, default: str, *, fail_on_data_loss: bool) -> int:
@@ -237,7 +238,7 @@ def interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
 
 
 def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange, Item]]:
-    """The listed ranges that overlap the rows to read, each with all its entries."""
+    """Yield the listed ranges that overlap the rows to read, each with all its entries."""
     start, end = interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
     is_leader = form is not EntryForm.ARROW_STREAM
@@ -279,7 +280,7 @@ def _narrowing_pays(item: Item) -> bool:
 
 
 def _entries_of(item: Item) -> int:
-    """The number of entries with rows."""
+    """Return the number of entries with rows."""
     return item.last_entry_id - item.first_entry_id + 1 - item.has_index
 
 
@@ -291,7 +292,9 @@ def _may_be_sliced(item: Item) -> bool:
 def _commit_times(
     history: Sequence[VersionInterval], first: int, end_offset: int
 ) -> tuple[tuple[int, int | None], ...]:
-    """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
+    """Return the commit times of the rows from `first` to before `end_offset`.
+
+    A merged range has rows of several commits.
 
     A row was committed with the first version that contains the row. The history shows which
     version is the first only if the history also contains the previous version. Version 0 is empty,
@@ -312,7 +315,7 @@ def _commit_times(
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:
-    """The number of pieces into which a range is cut."""
+    """Return the number of pieces into which a range is cut."""
     count = max(1, -(-scanned.size_bytes // limits.size_bytes))
     if limits.rows is not None:
         count = max(count, -(-scanned.rows // limits.rows))
@@ -324,7 +327,8 @@ def _split(
 ) -> Iterator[ScanRange]:
     """Cut a range into pieces with about equal numbers of entries.
 
-    A range without an index entry is not cut. Its writer was fenced before it appended the index.
+    In a transactional log, a range has no index entry if its writer was fenced before it appended
+    the index. Such a range is not cut.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StagedRanges(WriterCommitMessage):
-    """The ranges that one task attempt wrote, each in its own ledger. The tuple may be empty."""
+    """The ranges that one task attempt wrote, each in its own ledger. There may be no ranges."""
 
     def __init__(self, ranges: tuple[StagedRange, ...]) -> None:
         self.ranges = ranges
@@ -84,9 +84,9 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[Any]) -> None:  # noqa: ARG002 (Spark's)
         """Delete the log if this write created it, and nothing else uses it.
 
-        No version lists the ranges of a job that was not committed, and the sweeper deletes them.
-        Spark may also call this method after a commit that succeeded. Then the log has a version,
-        so nothing is deleted.
+        No version lists the ranges of a job that was not committed, so the sweeper deletes their
+        ledgers. Spark may also call this method after a commit that succeeded. Then the log has a
+        version, so nothing is deleted.
         """
         if self._job.is_log_new:
             delete_log_of(self._log(), self._job)
