@@ -43,7 +43,7 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 async def _with_figures(uri: str, bookies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each bookie its place, and the figures that the bookie reports if it runs."""
+    """Return the bookies with their places, and the figures that running bookies report."""
     async with metadata(uri) as stores, ControlServices(stores.registration) as services:
         topology = await stores.topologies.read()
         places = Topology() if topology is None else topology.value

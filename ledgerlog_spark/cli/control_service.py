@@ -1,4 +1,4 @@
-"""Calls the control service of running bookies, for commands."""
+"""Calls the control services of running bookies. Commands use these calls."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ class ControlServices:
     """The control services of the bookies of a cluster. Use it in an `async with` statement."""
 
     def __init__(self, store: Registration) -> None:
-        """Create an object without a connection. `store` has the addresses of the bookies."""
+        """Create an object that has no connections yet.
+
+        `store` has the addresses of the bookies.
+        """
         self._store = store
         self._stubs: dict[str, Any] = {}
         self._channels = AsyncExitStack()

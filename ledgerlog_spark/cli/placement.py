@@ -154,14 +154,14 @@ def policy(
 
 
 def _allowed_hosts(hosts: str | None) -> bool | None:
-    """Return the field of the policy for the option `--hosts`."""
+    """Return the value of the policy's field `allow_same_host`, from the option `--hosts`."""
     if hosts not in (None, "same", "different"):
         raise ConfigurationError(f"--hosts {hosts!r}: pass same or different", value=hosts)
     return None if hosts is None else hosts == "same"
 
 
 def _enforced(rules: str | None) -> dict[str, bool]:
-    """Return the fields of the policy for the option `--enforce`."""
+    """Return the policy's fields `enforce_...`, from the option `--enforce`."""
     if rules is None:
         return {}
     names = [] if rules == "none" else [name.strip() for name in rules.split(",")]
@@ -191,7 +191,7 @@ async def _changed(uri: str, change: Any) -> dict[str, Any]:
 
 
 async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
-    """Return the bookies that ever joined the cluster, and those that the topology names."""
+    """Return all bookies that ever joined the cluster, and all bookies in the topology."""
     registered = stores.registration
     names = {*await registered.writable(), *await registered.read_only()}
     return sorted(names | {*await registered.known(), *topology.bookies})
@@ -199,7 +199,7 @@ async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
 
 async def _bookie(stores: MetadataStores, name: str, topology: Topology) -> dict[str, Any]:
     info: BookieInfo | None = None
-    with contextlib.suppress(BookieUnavailableError):  # it may be down
+    with contextlib.suppress(BookieUnavailableError):  # the bookie may be down
         info = await stores.registration.info(name)
     place = asdict(place_of(info, name, topology))
     return {"bookie_id": name, **place, "free_bytes": None if info is None else info.free_bytes}

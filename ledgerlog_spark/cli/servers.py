@@ -64,7 +64,7 @@ def run_zookeeper(
     epilog=f"Example: {BOOKIE_EXAMPLE}",
 )
 def run_bookie(context: typer.Context) -> None:
-    """Run a bookie until Ctrl-C or SIGTERM. The options are those of `python -m bookie_server`."""
+    """Run a bookie until Ctrl-C or SIGTERM. It has the options of `python -m bookie_server`."""
     from bookie_server.__main__ import settings_parser
 
     parser = settings_parser()  # --help and usage errors show the name of this command

@@ -22,7 +22,7 @@ def run_autorecovery(
         float,
         typer.Option(
             metavar="MIB",
-            help="Maximum number of MiB that are copied in a second; 0 for no limit.",
+            help="Maximum number of MiB that are copied in a second; 0 means no limit.",
             min=0,
         ),
     ] = 0.0,

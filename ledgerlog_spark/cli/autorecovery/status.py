@@ -172,7 +172,7 @@ def _time(wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """One ledger of one queue. If its node cannot be read, `problem` is the reason."""
+    """One ledger of one queue. If the ledger's node cannot be read, `problem` is the reason."""
 
     ledger_id: int
     queue: str

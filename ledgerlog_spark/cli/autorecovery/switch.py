@@ -24,7 +24,7 @@ def with_stores(uri: str, work: Callable[[MetadataStores], Awaitable[T]]) -> T:
 
     async def run() -> T:
         async with metadata(uri) as stores:
-            await stores.registration.instance_id()  # raises an error without a cluster
+            await stores.registration.instance_id()  # raises an error if there is no cluster
             return await work(stores)
 
     return asyncio.run(run())

@@ -48,8 +48,8 @@ def show(
     held = None if directory is None else held_in(directory.absolute())
     stored = asyncio.run(_look(uri, _chosen(held, bookie_id)))
     if directory is not None:
-        # The bookie may run. It writes its MANIFEST before its record, so the MANIFEST is read
-        # after the record.
+        # The bookie may run. It writes its MANIFEST before its record in the metadata store. So the
+        # record is read first, and then the MANIFEST.
         held = held_in(directory.absolute())
     found = differences(stored, held)
     columns = {"metadata store": _stored_fields(stored)}

@@ -42,7 +42,7 @@ LIMIT = 100
 
 @contextlib.contextmanager
 def nothing_changed() -> Iterator[None]:
-    """Mark errors of the storage as definite, because the command changes nothing."""
+    """Mark storage errors in the block as definite, because the command changes nothing."""
     from bookie_server.errors import StorageError
 
     try:
@@ -193,7 +193,8 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
         try:
             yield file
         except BaseException:
-            # Otherwise, a second try would fail, because the file exists.
+            # If the file were kept, a second call of the command would fail because the file
+            # exists.
             path.unlink()
             raise
 

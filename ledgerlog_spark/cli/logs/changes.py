@@ -97,7 +97,7 @@ def history(
     """List the readable versions of a log, oldest first, or show the version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # For a log without versions, this call raises the error, even if no time was given.
+        # If the log has no versions, this call raises an error, even if no time was given.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -219,11 +219,11 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    """Return the end offset of the log at a time.
+    """Return the offset after the last row that the log had at a time.
 
-    If the log has no version of that time, the result is the end of the newest range with only
-    rows that are older than the time. This is the case if the versions have expired, and for each
-    leader log.
+    If the log has no version of that time, the result is the end offset of the newest range whose
+    rows are all older than the time. A log has no version of a time if its versions have expired,
+    or if it is a leader log.
     """
     wall_ms = time_ms(before, "--before")
     try:

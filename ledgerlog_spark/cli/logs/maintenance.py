@@ -39,7 +39,7 @@ Wait = Annotated[
 
 
 def _bar(as_json: bool) -> Progress:
-    """Make a progress bar that disappears at the end. With `--json`, no bar is shown."""
+    """Make a progress bar that disappears at the end. If `as_json` is True, no bar is shown."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -52,7 +52,7 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
-    """Check that the named logs exist, and return their names. None means all logs."""
+    """Check that the named logs exist, and return their names, or None if no log is named."""
     return [opened(client, name).name for name in names] if names else None
 
 
@@ -71,7 +71,7 @@ def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 def _held(
     client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """Return the results of the work. If another process holds the lease, end the command."""
+    """Return the results of `work`. If another process has the lease, end the command."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)
