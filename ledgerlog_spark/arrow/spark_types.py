@@ -1,6 +1,6 @@
 """Converts Spark's schema JSON to Arrow schemas and to stored schemas, and back, without pyspark.
 
-From a Python source, Spark 4.3 accepts only the Arrow types in this module. A test compares the
+Spark 4.3 accepts only the Arrow types in this module from a Python source. A test compares the
 whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
 
 By default, Spark does not distinguish upper and lower case in names. Two columns of a log, or two
@@ -23,7 +23,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 
 SparkType = str | dict[str, Any]
-"""A data type in Spark's JSON: a name, or an object with the `type` array, map, struct or udt."""
+"""A data type in Spark's JSON: a name, or an object whose `type` is array, map, struct or udt."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -88,11 +88,11 @@ def arrow_schema_of(schema_json: str) -> pa.Schema:
 
 
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
-    """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
+    """Encode a Spark schema as the Arrow schema message that a log stores (LOGS.md#G6).
 
-    Arrow can express neither the metadata of fields (collations, comments) nor the fields of an
-    interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
-    The comment of the log is also in this metadata.
+    Arrow can express neither the metadata of fields (collations, comments) nor the units of an
+    interval, such as day to second. A schema with these parts is also stored as Spark's JSON, in
+    the schema's metadata. The comment of the log is also in this metadata.
     """
     schema = arrow_schema_of(schema_json)
     metadata = {}
@@ -115,7 +115,7 @@ def spark_schema(stored: bytes) -> str:
 
 
 def comment_of(stored: bytes) -> str:
-    """Return the comment of the log, in its stored schema.
+    """Return the comment of a log, which its stored schema contains.
 
     The result is an empty text if the log has no comment.
     """
@@ -123,7 +123,7 @@ def comment_of(stored: bytes) -> str:
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
-    """Return the Arrow type of a Spark type. `column` is the path that errors contain."""
+    """Return the Arrow type of a Spark type. Errors name the path `column`."""
     if isinstance(data_type, dict):
         return _nested_type_of(data_type, column)
     if (simple := _SIMPLE.get(data_type)) is not None:
@@ -180,13 +180,13 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 
 
 def schema_json_of(schema: pa.Schema) -> str:
-    """Return the JSON of the Spark schema for an Arrow schema."""
+    """Convert an Arrow schema to a Spark schema, as JSON."""
     fields = [_spark_field_of(field, field.name) for field in schema]
     return type_text({"type": "struct", "fields": fields})
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
-    """Return the Spark type, in its JSON form, for an Arrow type."""
+    """Convert an Arrow type to a Spark type, in its JSON form."""
     if (name := _NAMES.get(arrow_type)) is not None:
         return name
     if types.is_decimal128(arrow_type):
@@ -239,7 +239,9 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """Return the metadata of Spark's field, such as a comment, if `toArrow` made the schema.
+    """Return the metadata of Spark's field, such as a comment.
+
+    An Arrow field has this metadata if `toArrow` made the schema.
 
     `toArrow` does not store collations.
     """
@@ -262,7 +264,7 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 def place_of(name: str, names: Sequence[str]) -> int | None:
     """Return the index of `name`, or of the first name that differs only in case.
 
-    The result is None if none matches.
+    The result is None if no name matches.
     """
     if name in names:
         return names.index(name)

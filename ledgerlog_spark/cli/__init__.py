@@ -6,5 +6,5 @@
 - `control_service`: calls of the control service of bookies. `options`: options that several
   commands share. `output`, `drawing`: tables, JSON and pictures.
 - `stop_signals`: stops a command after a signal, or when the program that reads the command's
-output has ended.
+  output has ended.
 """

@@ -43,7 +43,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def arm(self) -> None:
-        """Set the signal handlers, again if a library has replaced them."""
+        """Set the signal handlers. Call this method again after a library has replaced them."""
         for number, handler in self._before.items():
             if handler is not signal.SIG_IGN or number is signal.SIGINT:
                 signal.signal(number, self._stop)

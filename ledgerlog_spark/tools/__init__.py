@@ -2,9 +2,9 @@
 
 No tool fences, seals or recovers a ledger.
 
-- `record_check`: faults of a ledger's metadata. `held_copies`: entries with too few copies, from
-  the lists of the bookies. `ledger_check`: the checks of `record_check` and `held_copies`, for one
-  or all ledgers.
+- `record_check`: faults of a ledger's metadata. `held_copies`: entries with too few copies,
+  according to the lists that bookies send. `ledger_check`: the checks of `record_check` and
+  `held_copies`, for one ledger or all ledgers.
 - `listing_check`: faults in the head and the pages of a log. `log_check`: the checks of
   `listing_check` for logs, and the owners of all ledgers. `findings`: the findings of all checks.
 - `copies`: reads each copy of the entries of a ledger, and compares the copies.

@@ -1,10 +1,11 @@
 """The file with the metadata of one ledger, and the conditions of its import. Pure: no I/O.
 
-The file is a JSON object. `record_base64` is the record. An import takes the metadata only from
-this field. `metadata` shows people what the record contains.
+The file is a JSON object. The field `record_base64` is the encoded record. An import takes the
+metadata only from this field. The field `metadata` is only for people, and shows what the record
+contains.
 
-An import never opens a closed ledger again and never moves its end, because readers have relied on
-the end.
+An import never opens a closed ledger again and never moves its end, because readers may have relied
+on this end.
 """
 
 from __future__ import annotations
@@ -34,11 +35,11 @@ class ExportedRecord:
     """The metadata of a ledger, with the cluster from which it was exported.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         instance_id: Id of the cluster.
-        version: Number of writes of the record before the export. An import does not need this
-            number.
-        metadata: The metadata.
+        version: Number of times that the record was written before the export. An import does not
+            use this number.
+        metadata: The metadata of the ledger.
     """
 
     ledger_id: int
@@ -96,10 +97,12 @@ def check_import(
 
     Args:
         exported: The record to write.
-        instance_id: Id of the cluster.
-        found: The metadata in the cluster; None if there is none, or if it cannot be decoded.
-        found_version: The version of the record in the cluster; None if there is no record.
-        replaced_version: The number of the version that the operator allows the import to replace.
+        instance_id: Id of the cluster into which the record is written.
+        found: The metadata of the ledger in the cluster. It is None if there is no record, or if
+            the record cannot be decoded.
+        found_version: The version of the record in the cluster, or None if there is no record.
+        replaced_version: Number of the version that the import may replace, as the operator gave
+            it, or None if the operator gave no version.
 
     Raises:
         ConfigurationError: The record is of another cluster, or the version is missing or wrong.

@@ -1,8 +1,8 @@
-"""Checks the metadata of ledgers, and that their bookies list the entries that they must have.
+"""Checks the metadata of ledgers, and whether bookies list the entries that they must have.
 
-A check changes nothing. The check contacts bookies only for lists of entries, and reads no entry. A
-ledger with a finding that is not a note is checked once more, after a sync and with new lists,
-because a writer or a bookie may have changed the ledger meanwhile.
+A check changes nothing. It asks bookies only for lists of entries, and reads no entry. If a ledger
+has a finding that is not a note, the ledger is checked once more, after a sync and with new lists,
+because a writer or a bookie may have changed the ledger during the check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTS_AT_ONCE = 16
 LIST_TIMEOUT_MS = 30_000
 
 Found = Versioned[LedgerMetadata] | MetadataFormatError
-"""The record of a ledger, or the reason why it cannot be decoded."""
+"""The record of a ledger, or the error that says why the record cannot be decoded."""
 
 GivenUp = Callable[[int], Awaitable[Ranges]]
 """Returns the entries of a ledger that an operator gave up, as ascending ranges."""
@@ -48,11 +48,11 @@ class LedgersReport:
     """The result of a check.
 
     Attributes:
-        findings: The first findings, without notes unless they were requested.
+        findings: The first findings. They include notes only if notes were requested.
         states: Number of ledgers by state, such as `CLOSED`, or `unreadable` if the metadata cannot
             be decoded.
         counts: Number of all findings by severity.
-        sound: Number of ledgers without a finding, except for notes.
+        sound: Number of ledgers that have no findings other than notes.
         copies_checked: Number of ledgers whose copies were checked.
     """
 
@@ -70,7 +70,7 @@ class LedgersReport:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """One ledger. `state` is empty if the ledger does not exist any more."""
+    """The result for one ledger. `state` is empty if the ledger no longer exists."""
 
     state: str
     findings: Sequence[ToolFinding] = ()
@@ -140,7 +140,7 @@ class LedgerCheck:
             on_progress(done)
 
     async def _walked(self) -> AsyncIterator[list[WalkedLedger]]:
-        """Yield all ledgers with their metadata, some at a time."""
+        """Yield all ledgers with their metadata, as lists of at most LEDGERS_AT_ONCE ledgers."""
         some: list[WalkedLedger] = []
         try:
             async for walked in self._ledgers.walk():
@@ -214,7 +214,7 @@ class LedgerCheck:
     async def _list(self, bookie_id: str, ledger_id: int) -> Ranges | None:
         """Return the entries that a bookie lists.
 
-        The result is None if it is down, in limbo, or cannot list them.
+        The result is None if the bookie is down or in limbo, or cannot list entries.
         """
         assert self._lister is not None
         answered: asyncio.Future[Ranges | None] = asyncio.get_running_loop().create_future()
@@ -236,7 +236,7 @@ class LedgerCheck:
 
     def _count(self, checked: _Checked) -> None:
         if not checked.state:
-            return  # the ledger was deleted meanwhile
+            return  # the ledger was deleted during the check
         report = self.report
         report.states[checked.state] += 1
         report.copies_checked += checked.has_lists

@@ -33,9 +33,9 @@ class ScanRange:
     Attributes:
         last_entry_id: Id of the last entry, which is included, and is never the index entry.
         rows: Number of rows. It is exact if the range is not split, or is split by its index.
-        Otherwise it is an estimate.
+            Otherwise it is an estimate.
         size_bytes: Number of payload bytes. It is exact if the range is read completely, or is
-        split by its index. Otherwise it is an estimate.
+            split by its index. Otherwise it is an estimate.
         range_offset: Offset of the first row of the listed range. Row numbers in entries are
             relative to this offset.
         start_offset: Offset of the first wanted row. These entries may have rows before it.

@@ -52,9 +52,10 @@ def task_rows(
     Raises:
         DataLossError: Some listed rows are on no bookie.
         EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry.
-        The error is retriable. DigestMismatchError: No bookie has a valid copy of an entry.
-        SchemaMismatchError: Stored rows cannot be converted to the target schema. WireFormatError:
-        The content of a ledger differs from the log's list.
+            The error is retriable.
+        DigestMismatchError: No bookie has a valid copy of an entry.
+        SchemaMismatchError: Stored rows cannot be converted to the target schema.
+        WireFormatError: The content of a ledger differs from the log's list.
     """
     if task.ledgers:
         logs.remember(task.ledgers)

@@ -5,8 +5,8 @@
   pass a filter.
 - `row_runs`: ranges or entries with their statistics, and the `Facts` about the columns in them.
 - `needs`: finds the ranges and entries that a query needs, from its filters, or from its order and
-limit (`top`). `spans` groups the needed entries into pieces.
+  limit (`top`). `spans` groups the needed entries into pieces.
 - `row_filters`: the filters of a query in the form in which tasks of the JVM engine apply them.
 - `aggregates`: computes counts, smallest and largest values, if the statistics contain the exact
-values.
+  values.
 """

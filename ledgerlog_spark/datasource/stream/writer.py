@@ -104,7 +104,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             ProducerFencedError: A later run of the query took over. Nothing was committed.
             ConcurrentCommitError: Another commit conflicts with this batch. Nothing was committed.
             CommitUnknownError: The connection to ZooKeeper was lost, so the result is unknown.
-            Restart the query.
+                Restart the query.
         """
         job: Job = messages[0].job
         strangers = [m for m in messages if m.job != job]
