@@ -47,9 +47,8 @@ Slices = tuple[tuple[int, int], ...]
 def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     """Return the description of the slices of an entry.
 
-    The result is empty if the slices cannot be determined.
-
-    `counts` has the number of buffers of each column.
+    The result is empty if the slices cannot be determined. `counts` has the number of buffers of
+    each column.
     """
     if counts is None or len(counts) < COLUMNS_MIN:
         return b""
@@ -91,9 +90,7 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
 def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
     """Split joined descriptions into one description for each entry.
 
-    `sizes` are the sizes of the entries.
-
-    There is at least one entry.
+    `sizes` are the sizes of the entries. There is at least one entry.
 
     Raises:
         WireFormatError: The lengths of an entry's slices do not add up to the size of the entry.
@@ -182,9 +179,8 @@ class RequestedSlices:
     def payload_of(self, entry_id: int, data: Buffer) -> bytes | None:
         """Return an entry with only the requested columns.
 
-        `data` has the bytes of the ranges that `ranges_of` returned, in this order.
-
-        The result is None if the bytes do not match the checksums of the slices.
+        `data` has the bytes of the ranges that `ranges_of` returned, in this order. The result is
+        None if the bytes do not match the checksums of the slices.
         """
         slices = self._slices_of(entry_id)
         view = memoryview(data)

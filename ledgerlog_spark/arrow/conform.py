@@ -25,10 +25,8 @@ Convert = Callable[[pa.Array], pa.Array]
 class Conformer:
     """Converts batches to the schema `target`.
 
-    The conversion is planned once for each incoming schema.
-
-    If `ignores_case` is False, a name that differs from the name of a column only in case is an
-    error.
+    The conversion is planned once for each incoming schema. If `ignores_case` is False, a name that
+    differs from the name of a column only in case is an error.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:

@@ -63,10 +63,8 @@ def decode_record_bodies(
 ) -> Iterator[LeaderBatch]:
     """Decode entries of records into batches of RECORDS_SCHEMA.
 
-    Several small entries share a batch.
-
-    The bodies are not compressed. If `bodies` raises a DataLossError, the records before the lost
-    entry are yielded first.
+    Several small entries share a batch. The bodies are not compressed. If `bodies` raises a
+    DataLossError, the records before the lost entry are yielded first.
     """
     joined = _Joined()
     try:

@@ -83,12 +83,11 @@ def merge(
 ) -> str:
     """Return the log's schema after a write of rows with `rows_schema`.
 
-    If the write changes nothing, the result is `log_schema`.
-
-    Columns that the rows do not have are stored as nulls. If `add_columns` is True, new columns and
-    new fields of structs are added at the end. Fields that the log already has keep the log's
-    metadata and spelling. If `ignores_case` is True, a name in another case is the name of the same
-    column. Otherwise, such a name is an error.
+    If the write changes nothing, the result is `log_schema`. Columns that the rows do not have are
+    stored as nulls. If `add_columns` is True, new columns and new fields of structs are added at
+    the end. Fields that the log already has keep the log's metadata and spelling. If `ignores_case`
+    is True, a name in another case is the name of the same column. Otherwise, such a name is an
+    error.
     """
     old = struct_of(log_schema)
     new = struct_of(storable(rows_schema))

@@ -1,11 +1,10 @@
 """Converts Spark's schema JSON to Arrow schemas and to stored schemas, and back, without pyspark.
 
 Spark 4.3 accepts only the Arrow types in this module from a Python source. A test compares the
-whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
-
-By default, Spark does not distinguish upper and lower case in names. Two columns of a log, or two
-fields of a struct, never have names that differ only in upper and lower case. So a name identifies
-at most one column or field, even if the case of its letters differs.
+whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`. By default, Spark does not
+distinguish upper and lower case in names. Two columns of a log, or two fields of a struct, never
+have names that differ only in upper and lower case. So a name identifies at most one column or
+field, even if the case of its letters differs.
 """
 
 from __future__ import annotations
@@ -241,9 +240,8 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 def _metadata_of(field: pa.Field, column: str) -> Any:
     """Return the metadata of Spark's field, such as a comment.
 
-    An Arrow field has this metadata if `toArrow` made the schema.
-
-    `toArrow` does not store collations.
+    An Arrow field has this metadata if `toArrow` made the schema. `toArrow` does not store
+    collations.
     """
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:

@@ -140,9 +140,8 @@ def reject_unknown_columns(
 ) -> None:
     """Raise an error if a column or field of a scan exists in no log.
 
-    The case of names does not matter.
-
-    If a log has no columns yet, every name is accepted, because this log may get any column.
+    The case of names does not matter. If a log has no columns yet, every name is accepted, because
+    this log may get any column.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}

@@ -10,10 +10,8 @@ from importlib import metadata
 def install_command(package: str, *options: str) -> str:
     """Return the command `pip install 'PACKAGE<RELEASES>'`.
 
-    The releases are from ledgerlog's metadata.
-
-    The command names only the package and never ledgerlog, because another project may have
-    the name ledgerlog in a package index.
+    ledgerlog's metadata contains the releases that it supports. The command names only the package
+    and never ledgerlog, because another project may have the name ledgerlog in a package index.
     """
     words = ["pip", "install", *options, f"'{_requirement(package)}'"]
     return " ".join(words)

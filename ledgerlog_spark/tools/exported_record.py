@@ -2,10 +2,8 @@
 
 The file is a JSON object. The field `record_base64` is the encoded record. An import takes the
 metadata only from this field. The field `metadata` is only for people, and shows what the record
-contains.
-
-An import never opens a closed ledger again and never moves its end, because readers may have relied
-on this end.
+contains. An import never opens a closed ledger again and never moves its end, because readers may
+have relied on this end.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class Tables:
         Raises:
             ConfigurationError: A property does not exist, the value of a property is wrong, or
                 `changes` has both the comment and properties. Nothing was changed.
-                LogNotFoundError: The log does not exist.
+            LogNotFoundError: The log does not exist.
         """
         log = self._opened(name)
         others = {key: value for key, value in changes.items() if key != COMMENT}

@@ -113,11 +113,9 @@ def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str
 def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
     """Return the offset of the first row committed at `moment_ms` or later.
 
-    The result is None if no such row exists yet.
-
-    `history` has the retained versions, in ascending order. Some rows of the oldest version may
-    have been committed earlier, but the function uses the commit time of this version for all its
-    rows.
+    The result is None if no such row exists yet. `history` has the retained versions, in ascending
+    order. Some rows of the oldest version may have been committed earlier, but the function uses
+    the commit time of this version for all its rows.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None

@@ -274,10 +274,7 @@ class SourceOptions:
         return self
 
     def for_stream(self) -> SourceOptions:
-        """Check the options for a streaming read, and return them.
-
-        By default, a streaming read begins at the end of the log.
-        """
+        """Check the options for a stream, which by default begins at the log's end. Return them."""
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
@@ -428,10 +425,7 @@ def is_sparks_own(key: str, *, is_table: bool) -> bool:
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options.
-
-    The catalog passes options only to create a table.
-    """
+    """Whether Spark's catalog passes the options. It passes them only to create a table."""
     return "provider" in lowered
 
 

@@ -294,11 +294,9 @@ def _commit_times(
 ) -> tuple[tuple[int, int | None], ...]:
     """Return the commit times of the rows from `first` to before `end_offset`.
 
-    A merged range has rows of several commits.
-
-    A row was committed with the first version that contains the row. The history shows which
-    version is the first only if the history also contains the previous version. Version 0 is empty,
-    and no version precedes it.
+    A merged range has rows of several commits. A row was committed with the first version that
+    contains the row. The history shows which version is the first only if the history also contains
+    the previous version. Version 0 is empty, and no version precedes it.
     """
     if not history:
         return ()

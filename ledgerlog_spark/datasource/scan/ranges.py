@@ -161,9 +161,8 @@ def needed_part(
 ) -> ScanRange | None:
     """Return the part of a range that a scan needs, by `index` or `span`.
 
-    The result is None if the part is empty.
-
-    Without an index or a span, the part is the whole range.
+    The result is None if the part is empty. Without an index or a span, the part is the whole
+    range.
     """
     if scanned.is_searched:
         if span is None:

@@ -47,9 +47,8 @@ def requested_offsets(
 ) -> tuple[Offsets, Offsets]:
     """Return the start and the end of a batch read with these options.
 
-    Times in the options are converted to offsets.
-
-    If an option is a time, the transactional logs in `scans` must contain their history.
+    Times in the options are converted to offsets. If an option is a time, the transactional logs in
+    `scans` must contain their history.
     """
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:

@@ -30,11 +30,10 @@ from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, Any] | None:
     """Return the filter for rows of one stored schema.
 
-    The result is None if no filter is worth a separate read.
-
-    `expressions` are the filters of a request. A row passes if all filters are true. A filter that
-    only excludes nulls is not worth a separate read: Spark adds such a filter for the keys of a
-    join, and the planner already leaves out the entries that have only nulls.
+    The result is None if no filter is worth a separate read. `expressions` are the filters of a
+    request. A row passes if all filters are true. A filter that only excludes nulls is not worth a
+    separate read: Spark adds such a filter for the keys of a join, and the planner already leaves
+    out the entries that have only nulls.
     """
     parts = [_resolved(expression, stored) for expression in expressions]
     useful = [

@@ -97,9 +97,8 @@ class StreamWrite(NamedTuple):
     def _state(self, client: BlockingLogClient) -> LogState | None:
         """Return the log's state.
 
-        For appends, the state may be outdated, because the commit checks the schema again.
-
-        The result is None if the log of earlier batches was deleted, no log has its name, and the
+        For appends, the state may be outdated, because the commit checks the schema again. The
+        result is None if the log of earlier batches was deleted, no log has its name, and the
         options allow the query to create the log.
         """
         name = self.options.target

@@ -4,10 +4,8 @@ Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. 
 change the offset of a row, so stored offsets remain valid. The log id shows whether the log was
 deleted and replaced. Spark does not store the start of the first batch, but requests this start
 again after a crash. So either the second answer equals the first answer, or Spark has already
-stored the start, as the end of a batch without rows.
-
-If a stream cannot continue, its error states the cause, the effect on the rows, and the possible
-remedies.
+stored the start, as the end of a batch without rows. If a stream cannot continue, its error states
+the cause, the effect on the rows, and the possible remedies.
 """
 
 from __future__ import annotations
@@ -120,11 +118,10 @@ def readable_from(
 ) -> int:
     """Return the offset of the first row to read.
 
-    This is `offset`, or the offset of the next row that still exists.
-
-    `offset` comes from the stream's checkpoint. If the view ends before this offset, the view must
-    have been read after a sync. The stream has accepted all overwrites up to `accepted_version`. If
-    `accepted_version` is None, no accepted version is known, for example after a restart.
+    This is `offset`, or the offset of the next row that still exists. `offset` comes from the
+    stream's checkpoint. If the view ends before this offset, the view must have been read after a
+    sync. The stream has accepted all overwrites up to `accepted_version`. If `accepted_version` is
+    None, no accepted version is known, for example after a restart.
     """
     name = view.name
     if offset > view.end_offset:
@@ -180,10 +177,9 @@ def overwrite_after(
 ) -> VersionInterval | None:
     """Return the first version after `accepted_version` that replaced rows.
 
-    The version begins at `offset` or later.
-
-    A version that begins exactly at `offset` is also returned, because the stream has read the rows
-    that the version replaced. A version that replaced no row is ignored.
+    The version begins at `offset` or later. A version that begins exactly at `offset` is also
+    returned, because the stream has read the rows that the version replaced. A version that
+    replaced no row is ignored.
     """
     place = 0
     if accepted_version is not None and versions:

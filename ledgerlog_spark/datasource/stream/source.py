@@ -174,11 +174,10 @@ class LedgerStream:
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
         """Return the end of the batch that begins at `start`.
 
-        Return `start` if there is nothing to read.
-
-        The first batch with a new log does not read the log's rows, so that the checkpoint contains
-        the offset where the log begins. The next batch reads the log's rows. If the start depends
-        on the time at which it is determined (`moves`), the first batch reads no rows of any log.
+        Return `start` if there is nothing to read. The first batch with a new log does not read the
+        log's rows, so that the checkpoint contains the offset where the log begins. The next batch
+        reads the log's rows. If the start depends on the time at which it is determined (`moves`),
+        the first batch reads no rows of any log.
 
         If `limits` is None, the batch takes all rows.
         """

@@ -42,9 +42,8 @@ _logger = logging.getLogger(__name__)
 def patiently(request: Callable[[], T]) -> T:
     """Return the result of a request.
 
-    A request that fails with a retriable error is retried for a minute.
-
-    Without these retries, the error would end the query.
+    A request that fails with a retriable error is retried for a minute. Without these retries, the
+    error would end the query.
     """
     began = time.monotonic()
     for failures in itertools.count(1):
