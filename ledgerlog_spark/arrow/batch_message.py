@@ -39,8 +39,8 @@ class BatchMessage(NamedTuple):
 
     body_start: int
     body_size: int
-    body_size_place: int  # where the header stores `body_size`, as i64
-    buffers_place: int  # where the header stores the first `BUFFER`
+    body_size_place: int  # place in the header where `body_size` is stored, as i64
+    buffers_place: int  # place in the header where the first `BUFFER` is stored
     buffers: tuple[tuple[int, int], ...]  # offset and length of each buffer
 
 
@@ -132,7 +132,7 @@ def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
 _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_null, 0),
     (pa.types.is_struct, 1),
-    (pa.types.is_map, 3),  # 2 for the list, and 1 for the struct in the list
+    (pa.types.is_map, 3),  # 2 buffers of the list, and 1 of the struct in the list
     (pa.types.is_list, 2),
     (pa.types.is_large_list, 2),
     (pa.types.is_fixed_size_list, 1),

@@ -4,7 +4,8 @@ Arrow writes the buffers of a record batch column by column. So an entry consist
 one slice for each column, without gaps. The index of a range describes the slices of each entry by
 their lengths and CRC32Cs. With this description, a reader requests only the header and some columns
 from the bookies. `RequestedSlices` checks the received slices, and builds an entry from them. In
-this entry, the other columns have no bytes. The description of one entry, in big-endian numbers, is
+this entry, the other columns have no bytes. The description of one entry consists of these
+big-endian numbers:
 
     { length u32 | CRC32C u32 } for the header and then for each column
 """
@@ -90,7 +91,7 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
 def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
     """Split joined descriptions into one description for each entry.
 
-    `sizes` are the sizes of the entries. There is at least one entry.
+    `sizes` are the sizes of the entries. There must be at least one entry.
 
     Raises:
         WireFormatError: The lengths of an entry's slices do not add up to the size of the entry.

@@ -158,7 +158,7 @@ class EntrySplitter:
 
     @property
     def statistics(self) -> bytes:
-        """Statistics of all rows up to now, encoded for the log's list, in at most 1 KiB."""
+        """Statistics of all rows up to now, encoded for the log's list in at most 1 KiB."""
         return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:

@@ -43,7 +43,7 @@ BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """The rows of one entry in a batch, and the time at which the leader accepted them."""
+    """The rows of one entry in a batch, and the time when the leader accepted them."""
 
     rows: int
     append_time_ms: int

@@ -55,7 +55,7 @@ class RowPiece:
     """Consecutive rows of one append, as a batch that can share a body, or as a separate body."""
 
     rows: int
-    append_rows: int  # number of rows of the whole append
+    append_rows: int  # number of rows of the append to which this piece belongs
     size_bytes: int  # the size for which the piece counts in the limit of an entry
     batch: pa.RecordBatch | None = None
     body: bytes | None = None

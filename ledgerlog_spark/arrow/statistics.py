@@ -1,9 +1,9 @@
 """Computes the bounds of a batch's columns, and combines the bounds of several entries.
 
-Bounds use Spark's order of values: NaN is above every number, -0.0 equals 0.0, and text is compared
-by its bytes. A bound of a date, time, timestamp or duration is a number in the column's unit. A
-bound of a decimal is a number in units of the column's scale. A bound of text that is not valid
-UTF-8 is omitted.
+The bounds are computed in Spark's order of values: NaN is above every number, -0.0 equals 0.0, and
+text is compared by its bytes. A bound of a date, time, timestamp or duration is a number in the
+column's unit. A bound of a decimal is a number in units of the column's scale. A bound of text that
+is not valid UTF-8 is omitted.
 """
 
 from __future__ import annotations

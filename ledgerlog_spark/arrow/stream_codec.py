@@ -62,8 +62,8 @@ class DecodedEntry:
     """One decoded entry with a record batch. An index entry has no rows."""
 
     batch: pa.RecordBatch
-    first_row: int  # number of the first row in the range; -1 if the entry has no such number
-    index: tuple[IndexedEntry, ...] | None = None  # the index of the range, in an index entry
+    first_row: int  # number of the first row in the range, or -1 if the entry has no such number
+    index: tuple[IndexedEntry, ...] | None = None  # the index, if this is the index entry
 
 
 def write_options(compression: str) -> pa.ipc.IpcWriteOptions:
@@ -220,7 +220,7 @@ def _next_batch(reader: Any, source: _EntrySource) -> Any:
     decoded.batch.validate()
     if source.left_in_entry:
         raise WireFormatError(
-            f"entry {source.count} of the read entries holds more than one Arrow message"
+            f"entry {source.count} of the read entries contains more than one Arrow message"
         )
     return decoded
 

@@ -108,7 +108,7 @@ def list_bookies(
     """List all bookies that have ever joined the cluster, with their current states.
 
     With --verbose, each running bookie reports its figures. Bookies of Apache
-    BookKeeper and of older releases report none.
+    BookKeeper and of older releases report no figures.
     """
     found = asyncio.run(_all(uri))
     columns: tuple[str, ...] = ("bookie", "state", "address", "gRPC port")

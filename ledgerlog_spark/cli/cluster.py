@@ -1,4 +1,4 @@
-"""`ledgerlog cluster init|info|nuke`: a whole cluster."""
+"""`ledgerlog cluster init|info|nuke`: creates, shows or deletes the metadata of a cluster."""
 
 from __future__ import annotations
 

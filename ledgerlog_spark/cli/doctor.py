@@ -42,7 +42,7 @@ class Finding:
     """The result of one check. If there is a problem, `advice` contains the remedy."""
 
     what: str
-    state: str  # `ok`, `warning` (works, with a limit) or `missing` (something will not work)
+    state: str  # `ok`, `warning` (it works with limits), or `missing` (a part will not work)
     found: str
     advice: str = ""
 

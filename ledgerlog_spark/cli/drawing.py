@@ -24,7 +24,7 @@ class Marks:
     """The characters of a picture."""
 
     held: str
-    lost: str  # the bookie had the entries, and was killed or is away
+    lost: str  # the bookie had the entries, but was killed or is away
     elsewhere: str
     change: str
 
@@ -58,7 +58,7 @@ def draw_ledgers(
 
     A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
     had the entries and was killed, or is not registered now (`away`). A mark below a column shows
-    the start of a new fragment: from here on, the entries are on other bookies, or an absent bookie
+    the start of a new fragment: the later entries are on other bookies, or an absent bookie
     came back.
 
     If `marks` is None, the picture has block characters, or ASCII characters if the output does not

@@ -129,7 +129,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # the server may be slow, and the client waits longer than this check
+    except OSError:  # the server may only be slow: the client waits longer than this check
         return
 
 

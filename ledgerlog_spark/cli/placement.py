@@ -52,8 +52,8 @@ def place(
 ) -> None:
     """Set the place of a bookie. It overrides the place in the bookie's own settings.
 
-    Clients use the new place within a minute. Entries that are stored already are
-    not moved by this command.
+    Clients use the new place within a minute. Entries that are stored already
+    are not moved by this command.
     """
     given = {"rack": rack, "region": region, "host": host}
     place = {name: checked_place_name(value) for name, value in given.items() if value is not None}
@@ -111,16 +111,17 @@ def policy(
         str | None,
         typer.Option(
             metavar="HOSTS",
-            help="different, or same: allow two copies on one computer if there are too few "
-            "computers.",
+            help="different, or same. With same, one computer may have two copies if there are "
+            "too few computers.",
         ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the rules for the bookies of new entries, and show all places.
+    """Show or change the rules for the bookies of new entries, and show where all bookies are.
 
-    Without options, nothing is changed. Clients use new rules within a minute.
+    If no option is given, nothing is changed. Clients use new rules within a
+    minute.
     """
     given = {
         "min_racks_per_write_quorum": min_racks,

@@ -182,7 +182,7 @@ def _expect_replacement(session: SparkSession) -> None:
 def _has_local_files(session: SparkSession) -> bool:
     """Whether paths without a scheme are local files, and Spark has the class `FILE_CHECKPOINTS`.
 
-    In some releases of Spark the class has another name. The result is then False.
+    In some releases of Spark the class has another name. In these releases, the result is False.
     """
     file_system = session.sparkContext._jsc.hadoopConfiguration().get("fs.defaultFS")  # noqa: SLF001
     return str(file_system).startswith("file:") and _has_class(session, FILE_CHECKPOINTS)

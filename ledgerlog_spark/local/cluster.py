@@ -137,7 +137,7 @@ class Cluster:
             except BaseException:
                 for member_id in reversed(started):
                     self._roll_back(member_id)
-                self.disown()  # the guardian has no process to stop any more
+                self.disown()  # the guardian has no process that it must stop
                 raise
         return started
 
@@ -404,8 +404,8 @@ class Cluster:
 class OwnedCluster(Cluster):
     """A cluster that is stopped at the end of its `with` block.
 
-    A temporary directory is then deleted. If this Python process ends inside the block, a guardian
-    process stops the cluster.
+    If the directory is temporary, it is also deleted. If this Python process ends inside the block,
+    a guardian process stops the cluster.
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:

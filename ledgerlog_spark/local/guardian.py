@@ -7,8 +7,8 @@ ends, even after SIGKILL or after a crash of a notebook's kernel.
 The environment of each process of an owned cluster contains the owner ID, so the guardian finds all
 processes of the cluster. Each process has its own session of the operating system, because Linux
 divides the CPUs among sessions. In a measurement, a program and its bookies in one session wrote
-large entries at 0.89 times the speed that they had in separate sessions. Because of the sessions,
-Ctrl-C in a terminal does not reach the processes.
+large entries at 0.89 times the speed that they had in separate sessions. Because of these separate
+sessions, Ctrl-C in a terminal does not reach the processes.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Guardian:
     """The owner's side of the guardian.
 
     The guardian waits as long as this object keeps the pipe open. If the owner forks a child
-    without exec, the child inherits the pipe. Then the guardian also waits for the end of the
-    child.
+    without exec, the child inherits the pipe. In this case, the guardian also waits for the end of
+    the child.
     """
 
     def __init__(self, directory: Path, *, is_temporary: bool) -> None:

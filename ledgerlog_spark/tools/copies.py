@@ -44,7 +44,7 @@ class CopiesReport:
     Attributes:
         entries: Number of entries whose copies were read.
         by_bookie: Maps each bookie to the numbers of its copies with each outcome.
-        fewest: The smallest number of intact copies of an entry; None if there is no entry.
+        fewest: The smallest number of intact copies of an entry, or None if there is no entry.
         differing: Number of entries whose intact copies differ.
         findings: Texts of the first findings, at most FINDINGS_MAX.
         findings_count: Number of all findings, also of those without a text.

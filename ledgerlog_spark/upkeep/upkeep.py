@@ -82,7 +82,7 @@ class Kept:
 
     log: str  # name of the log, or the id of a deleted log
     truncated: Truncated | None = None  # result of the retention
-    merged: Merged | None = None  # also None if the pass has no merge policy
+    merged: Merged | None = None  # result of the merge; also None if the pass has no merge policy
     swept: Swept | None = None
     errors: tuple[LedgerLogError, ...] = ()  # errors of failed steps; the other steps ran
 

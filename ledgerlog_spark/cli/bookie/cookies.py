@@ -132,8 +132,8 @@ def create(directory: Directory, uri: ServiceUri = DEFAULT_URI, as_json: AsJson 
     """Write the cookie of a directory into the metadata store, which has lost it.
 
     This also brings back a bookie that `delete` took out of service. The
-    directory must have its cookie. It must not be older than the state that
-    the metadata store contains.
+    directory must have its cookie. The directory must not be older than the
+    state in the metadata store.
     """
     from bookie_server.tools.cookies import create as run_create
 

@@ -232,9 +232,9 @@ def rebuild_index(
 ) -> None:
     """Rebuild the damaged indexes of finished files from the records of these files.
 
-    If a record of a file is not readable, the file keeps its damaged index, and
-    the exit code is 1. With a new index, a bookie would report the entries of
-    this record as absent.
+    If a record of a file is not readable, the file keeps its damaged index,
+    and the exit code is 1. With a new index, a bookie would report the entries
+    of this record as absent.
     """
     from bookie_server.tools.rebuild import INTACT, REFUSED, Rebuild, rebuild_indexes
 

@@ -159,7 +159,8 @@ def inspect_journal(
 
     When the bookie starts, it writes the needed copies of groups from the
     journal files to the entry-log files, and then replays the open entry-log
-    files. With FILE, only the copies in this journal file are shown, by offset.
+    files. With FILE, only the copies in this journal file are shown, by
+    offset.
     """
     from bookie_server.tools import inspect as tools
     from bookie_server.tools.journal_files import journal_copies, journal_files

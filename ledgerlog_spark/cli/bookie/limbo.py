@@ -121,7 +121,7 @@ def accept(
         bool,
         typer.Option(
             "--unclosed",
-            help="Also accept the loss of a ledger in recovery. The recovery may then close the "
+            help="Also accept the loss of a ledger in recovery. Then the recovery may close the "
             "ledger before entries that only this bookie had.",
         ),
     ] = False,

@@ -281,7 +281,7 @@ def seal(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Fence a ledger, recover its end and close it. Then a running writer cannot append."""
+    """Fence a ledger, recover its end and close it. After that, a running writer cannot append."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
         # This command uses `logs.seal`, which never closes the ledger below the last entry that a

@@ -155,7 +155,7 @@ def merge(
     ] = "zstd",
     seal: Annotated[
         bool,
-        typer.Option("--seal", help="Close open ledgers first; streams then write to new ledgers."),
+        typer.Option("--seal", help="First close open ledgers. Streams then use new ledgers."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     uri: ServiceUri = DEFAULT_URI,
@@ -172,7 +172,7 @@ def merge(
     from ledgerlog_spark.upkeep.merging import LogMerger
     from ledgerlog_spark.upkeep.upkeep import leased
 
-    write_options(compression)  # raises an error for a wrong name before anything is changed
+    write_options(compression)  # raises an error for a wrong name, before anything is changed
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
         wanted = _to_merge(client, names)

@@ -102,7 +102,7 @@ def definition_of(
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """Return the properties of the log, without the properties of Spark.
+    """Return the properties of the log, and omit the properties that Spark itself uses.
 
     Spark passes each option of the OPTIONS clause twice; the second time, its name has a prefix.
     """

@@ -20,10 +20,10 @@ The answer contains `format` 1 and one of the following fields. Except for a mic
 contains `pinned`, see `scan.pinned`.
 
 - `aggregates`: the values, or null if only a scan can compute them,
-- `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
-  the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains all other input that the tasks in the JVM
-  need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
+- `delegate`: the reason why the Python source has to run the scan. In this case, the answer also
+  contains the `options` of that scan,
+- `plan`: the `ScanPlan`. In this case, the answer also contains all other input that the tasks in
+  the JVM need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ from ledgerlog_spark.errors import ConfigurationError
 class LogSelection:
     """The names of logs, or a pattern. A stream may begin before a log matches the pattern."""
 
-    names: tuple[str, ...] = ()  # names of logs that have to exist
+    names: tuple[str, ...] = ()  # names of logs, which must exist
     pattern: str | None = None  # a regular expression for the whole name; None if logs are named
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:

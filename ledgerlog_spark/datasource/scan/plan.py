@@ -54,7 +54,7 @@ class LogScan:
     """
 
     snapshot: LogSnapshot
-    history: Sequence[VersionInterval] = ()  # versions in rising order, for the rows' commit times
+    history: Sequence[VersionInterval] = ()  # versions in ascending order, for commit times of rows
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     # the keys are ledger id and index entry id
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
@@ -85,7 +85,7 @@ class ScanPlan:
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]  # maps each log name to the version that the scan reads
-    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that was read already
+    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that the driver has read
 
 
 def plan(

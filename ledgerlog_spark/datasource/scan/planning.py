@@ -125,8 +125,8 @@ def planned_scan(
 ) -> PlannedScan:
     """Take a snapshot of each log, and plan the scan of the columns in `schema`.
 
-    For `parallelism` and `needs`, see `plan`. With `pinned`, the scan reads the rows that an
-    earlier scan with the same options chose.
+    For `parallelism` and `needs`, see `plan`. If `pinned` is not None, the scan reads the rows that
+    an earlier scan with the same options chose.
     """
     scans = _scans(logs, options, pinned)
     reject_unknown_columns(

@@ -107,7 +107,7 @@ class RangeIndex:
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:
-        """Return the part of `scanned` that holds all its wanted rows.
+        """Return the part of `scanned` that contains all its wanted rows.
 
         The result is None if no row is wanted.
         """
@@ -152,8 +152,8 @@ class EntrySpan:
     """Consecutive entries of a listed range, with the numbers of their rows."""
 
     first_entry_id: int
-    last_entry_id: int  # inclusive; smaller than the first entry if there is no entry
-    rows: tuple[int, int] | None  # row numbers in the range, half-open; None if an end is unknown
+    last_entry_id: int  # inclusive; smaller than `first_entry_id` if there is no entry
+    rows: tuple[int, int] | None  # half-open interval of row numbers; None if an end is unknown
 
 
 def needed_part(

@@ -86,7 +86,7 @@ class BatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the rows of one task, as Arrow batches."""
         if not isinstance(partition, LogPartition):
-            return iter(())  # from an empty list, Spark creates one empty partition
+            return iter(())  # if there are no partitions, Spark passes one empty partition
         return rows_of_partition(
             self.uri, partition, self._schema_json, self.options.fail_on_data_loss
         )
@@ -111,7 +111,7 @@ BATCH_ROWS_MAX = 32_768
 
 
 class RawPartition(InputPartition):
-    """Consecutive entries for one task; both ends inclusive."""
+    """Consecutive entries for one task. Both entry ids are inclusive."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
         self.first_entry_id = first_entry_id
@@ -150,7 +150,7 @@ class RawReader(DataSourceReader):
         return [RawPartition(first, end - 1) for first, end in pairwise(edges)]
 
     def last_entry_id(self) -> int:
-        """Return the id of the last entry that the scan reads, or -1 if there is none."""
+        """Return the id of the last entry that the scan reads, or -1 if there is no entry."""
         with self._open() as ledger:
             return self._last_of(ledger)
 
@@ -160,7 +160,7 @@ class RawReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Return the entries of one task, as Arrow batches."""
         if not isinstance(partition, RawPartition):
-            return iter(())  # from an empty list, Spark creates one empty partition
+            return iter(())  # if there are no partitions, Spark passes one empty partition
         return self._read(partition)
 
     def _open(self) -> Any:

@@ -153,7 +153,7 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
         expected += 1
     if expected != scanned.last_entry_id + 1:
         raise WireFormatError(
-            f"ledger {scanned.ledger_id}: entries end before {expected}, but those up to "
+            f"ledger {scanned.ledger_id}: entries end before {expected}, but the entries up to "
             f"{scanned.last_entry_id} are listed"
         )
 

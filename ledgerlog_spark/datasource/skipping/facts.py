@@ -45,7 +45,7 @@ class Facts:
 
 
 ALL_NULL = Facts(has_values=False)
-"""The `Facts` about a column that the stored rows do not have. All its values are null."""
+"""The `Facts` about a column that the stored rows do not have. All values of it are null."""
 
 
 def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table

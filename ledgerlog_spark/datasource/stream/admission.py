@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.log.state.records import Item
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits for one micro-batch. If an attribute is None, there is no such limit."""
+    """Limits for one micro-batch. If an attribute is None, this number is not limited."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -115,9 +115,9 @@ def _admit_an_entry(
 ) -> None:
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
-    A log is considered only if the limit of rows allows at least one of its rows. With a limit of
-    one row, only one log is considered. The batch takes the whole entry. Tasks always read complete
-    entries, so two batches that share an entry would both read it.
+    The function considers only logs of which the limit of rows allows at least one row. If this
+    limit is one row, it considers only one log. The batch takes the whole entry. Tasks always read
+    complete entries, so two batches that share an entry would both read it.
     """
     able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]
     if not able:

@@ -119,7 +119,7 @@ class WatchedLog:
             seen_offset = max(seen_offset, known.end_offset)
             if not is_fresh and not self._has_changed.is_set():
                 return known
-        self._has_changed.clear()  # before the read, so that a change during the read is kept
+        self._has_changed.clear()  # before the read, so that a change during it is noticed
         try:
             if known is None or is_fresh:
                 self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
