@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import WireFormatError
 Buffer = bytes | bytearray | memoryview
 
 BUFFER = Struct("<qq")
-"""A buffer in the header: its offset in the body, and its length without padding."""
+"""How the header describes a buffer: its offset in the body, and its length without padding."""
 
 _PREFIX = Struct("<Ii")
 _CONTINUATION = 0xFFFFFFFF
@@ -35,7 +35,10 @@ _BUFFERS = 2
 
 
 class BatchMessage(NamedTuple):
-    """The parts of one message. Places are counted from the beginning of the message."""
+    """The places and the sizes of the parts of one message.
+
+    Places are counted from the beginning of the message.
+    """
 
     body_start: int
     body_size: int

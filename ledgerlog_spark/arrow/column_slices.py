@@ -63,7 +63,7 @@ def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
     starts = [0] * len(counts)
     end = parts.body_size
     for place, (first, count) in reversed(list(enumerate(zip(firsts, counts, strict=True)))):
-        # A column without buffers has a slice without bytes.
+        # If a column has no buffers, its slice has no bytes.
         starts[place] = end = parts.buffers[first][0] if count else end
     edges = [0, *(parts.body_start + start for start in starts), len(payload)]
     if starts[0] != 0 or any(one > after for one, after in pairwise(edges)):

@@ -138,7 +138,10 @@ class EncodedEntry(NamedTuple):
 
 
 class EntrySplitter:
-    """Encodes the batches of one task as the entries of one range. An `EntryCutter` cuts them."""
+    """Encodes the batches of one task as the entries of one range.
+
+    An `EntryCutter` cuts the batches.
+    """
 
     def __init__(
         self,

@@ -124,7 +124,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` takes seven times as long as this function, and would slow down small appends.
+        # `nbytes` takes seven times as long as this call, and would slow down small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:

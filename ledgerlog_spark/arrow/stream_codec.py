@@ -163,10 +163,10 @@ def decode_entries(
 ) -> Iterator[DecodedEntry]:
     """Decode record batch entries of one ledger.
 
-    The entries must be in order, but some entries may be missing. Columns without compression use
-    the memory of the entries. `columns` has the names of the top-level columns to decode, in upper
-    or lower case. The batches have these columns in the ledger's order. Names that do not exist in
-    the ledger are ignored.
+    The entries must be in order, but some entries may be missing. If columns are not compressed,
+    they use the memory of the entries. `columns` has the names of the top-level columns to decode,
+    in upper or lower case. The batches have these columns in the ledger's order. Names that do not
+    exist in the ledger are ignored.
     """
     schema = decode_schema(schema_entry)
     source = _EntrySource(schema_entry, entries)

@@ -77,7 +77,7 @@ def _phase(vacation: Versioned[Vacation] | None) -> str | None:
 
 
 def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
-    """Return the figures of a bookie. Figures that the bookie did not report are None."""
+    """Return the figures of a bookie. The value of a figure that it did not report is None."""
     if reply is None:
         return dict.fromkeys(FIGURES)
     is_measured = reply.total_bytes > 0

@@ -61,7 +61,10 @@ async def _control_address(store: Registration, bookie_id: str) -> str:
 
 
 class ControlServices:
-    """The control services of the bookies of a cluster. Use it in an `async with` statement."""
+    """The control services of the bookies of a cluster.
+
+    Use this object in an `async with` statement.
+    """
 
     def __init__(self, store: Registration) -> None:
         """Create an object that has no connections yet.

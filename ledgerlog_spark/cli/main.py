@@ -1,4 +1,4 @@
-"""`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
+"""`ledgerlog`: the groups of commands, and the messages and exit codes after errors.
 
 The exit codes are 0: success; 1: failure; 2: wrong usage, or a bookie cannot use its directory; 3:
 the outcome is unknown; 4: failure, but the same command may succeed later; 130: interrupted. After

@@ -133,7 +133,7 @@ class LedgerDataSource(DataSource):
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
     ) -> tuple[str, SourceOptions, str]:
-        """Service URI, options and schema of a write.
+        """Return the service URI, the options and the schema of a write.
 
         The schema does not contain the options of a table.
         """

@@ -98,7 +98,7 @@ class Cluster:
 
         Args:
             bookies: Number of bookies. If it is None, the number of the earlier start is used, or 4
-                for a new cluster. Bookies of an earlier start are never removed.
+                for a new cluster. The method never removes bookies of an earlier start.
             upkeep: Whether to also start the process that merges, sweeps and applies retention.
             owned: Whether to stop the cluster if this Python process ends for any reason before it
                 calls `disown`. This argument is ignored if the cluster already runs.
@@ -450,7 +450,7 @@ class OwnedCluster(Cluster):
         self.close()
 
     def close(self) -> None:
-        """Stop all processes, and remove a temporary directory."""
+        """Stop all processes, and remove the directory if it is temporary."""
         self.down()
         self.disown()
         if self._is_temporary:

@@ -2,7 +2,7 @@
 
 The guardian waits for the end of its standard input, and then stops the cluster. Then it kills all
 other processes that have the cluster's owner ID, because `cluster.json` may not list all processes
-yet. At the end, the guardian deletes a temporary directory.
+yet. At the end, the guardian deletes the directory of the cluster if it is temporary.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The command that installs a required package in a release that ledgerlog supports."""
+"""Builds the command that installs a required package in a release that ledgerlog supports."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Reads each copy of the entries of a ledger, verifies the digests, and compares the copies.
 
 The reads neither fence nor change the ledger. The headers of two copies of an entry may have
-different last adds confirmed, because a recovery writes the header again. But the id, the length
-and the payload of all copies must be the same.
+different last adds confirmed, because a recovery writes entries again with a new header. But the
+id, the length and the payload of all copies must be the same.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ verified.
 """
 
 OnProgress = Callable[[int], object]
-"""Called with the number of entries that have been read so far."""
+"""A function that is called with the number of entries that have been read so far."""
 
 
 @dataclass(slots=True)

@@ -103,7 +103,8 @@ def check_import(
             it, or None if the operator gave no version.
 
     Raises:
-        ConfigurationError: The record is of another cluster, or the version is missing or wrong.
+        ConfigurationError: The record is of another cluster, or `replaced_version` is missing or
+            wrong.
         LedgerError: The record would open the ledger again, or move its end.
     """
     ledger_id = exported.ledger_id

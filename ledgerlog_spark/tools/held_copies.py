@@ -49,7 +49,7 @@ def fragments_to_check(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int
     """Yield each fragment whose entries must have copies, with the id of its last entry.
 
     If the ledger is closed, these are all its fragments. Otherwise, the last fragment is omitted,
-    because its entries may still be in flight.
+    because a writer may still be storing copies of its entries.
     """
     ends = [after.first_entry_id - 1 for _, after in pairwise(metadata.fragments)]
     if metadata.is_closed:
@@ -79,8 +79,9 @@ def _short_of(
 ) -> Iterator[ShortRange]:
     """Yield the short ranges of one fragment.
 
-    The ends of all listed ranges cut the fragment into parts. Within a part, each bookie lists all
-    entries or none. If the ledger is striped, a part may have no entry that a bookie must store.
+    The ends of all listed ranges cut the fragment into parts. In a part, each bookie lists either
+    all entries or no entry. If the ledger is striped, a part may have no entry that a bookie must
+    store.
     """
     first = fragment.first_entry_id
     cuts = {first, last + 1}

@@ -37,21 +37,21 @@ Found = Versioned[LedgerMetadata] | MetadataFormatError
 """The record of a ledger, or the error that says why the record cannot be decoded."""
 
 GivenUp = Callable[[int], Awaitable[Ranges]]
-"""Returns the entries of a ledger that an operator gave up, as ascending ranges."""
+"""A function that returns the entries of a ledger that an operator gave up, as ascending ranges."""
 
 OnProgress = Callable[[int], object]
-"""Called with the number of ledgers that have been checked so far."""
+"""A function that is called with the number of ledgers that have been checked so far."""
 
 
 @dataclass(slots=True)
 class LedgersReport:
-    """The result of a check.
+    """The result of a check of one ledger or all ledgers.
 
     Attributes:
         findings: The first findings. They include notes only if notes were requested.
-        states: Number of ledgers by state, such as `CLOSED`, or `unreadable` if the metadata cannot
-            be decoded.
-        counts: Number of all findings by severity.
+        states: Maps each state, such as `CLOSED`, to the number of ledgers in this state. The state
+            is `unreadable` if the metadata of a ledger cannot be decoded.
+        counts: Maps each severity to the number of all findings with this severity.
         sound: Number of ledgers that have no findings other than notes.
         copies_checked: Number of ledgers whose copies were checked.
     """

@@ -1,8 +1,8 @@
 """Checks the head, the pages and the ledgers of logs, and finds the ledgers that no log lists.
 
-A check changes nothing, and seals no ledger. The ids of all ledgers are read before the lists, once
-for all logs (LOGS.md#U17). If a log has a finding, it is checked once more, because commits and the
-sweeper may have changed it during the check.
+A check changes nothing, and seals no ledger. The ids of all ledgers are read once for all logs,
+before the lists of the logs are read (LOGS.md#U17). If a log has a finding, it is checked once
+more, because commits and the sweeper may have changed it during the check.
 """
 
 from __future__ import annotations

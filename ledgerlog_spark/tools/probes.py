@@ -54,7 +54,7 @@ async def probe_bookie(
     Raises:
         BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
             The error is not retriable if no bookie of the cluster ever had this id.
-        LedgerLogError: The errors of appends and reads.
+        LedgerLogError: An append or a read failed.
     """
     services = client.services
 
@@ -102,7 +102,7 @@ async def probe_cluster(
 
     Raises:
         NotEnoughBookiesError: There are too few writable bookies, or they did not answer in time.
-        LedgerLogError: The errors of appends and reads.
+        LedgerLogError: An append or a read failed.
     """
 
     def late() -> NotEnoughBookiesError:

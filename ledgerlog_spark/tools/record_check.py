@@ -14,7 +14,7 @@ FORMAT_NEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class KnownMembers:
-    """The bookies of the cluster.
+    """The ids of the bookies of the cluster.
 
     Attributes:
         known: Ids of the bookies that have a cookie.

@@ -48,7 +48,7 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""The policy of merges in the background."""
+"""The policy for merges in the background."""
 
 
 def plan_merges(

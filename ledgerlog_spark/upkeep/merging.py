@@ -175,7 +175,7 @@ class LogMerger:
         try:
             begun = await self._log.begin(password=metadata.password)
         except UnauthorizedError:
-            return None  # an older release listed ledgers with two passwords
+            return None  # an older release listed ledgers with different passwords in one log
         job = replace(begun, since_offset=run[0].first_offset)
         try:
             staged = await self._copy(job, snapshot, run)

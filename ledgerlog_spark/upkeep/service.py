@@ -1,11 +1,11 @@
 """Upkeep as a separate process, which runs until SIGTERM: `ledgerlog upkeep run`.
 
-After each event, the process writes one JSON object as a line of standard output. Events are its
-start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. If another process has the lease, this process reports that once. It reports
-it again only after this process itself has had the lease. Several such processes may run, but only
-the holder of the lease works. A pass never waits for a blocked standard output. Otherwise, other
-processes would have to wait for the lease during this time.
+After each event, the process writes one JSON object as a line of standard output. The events are
+the start and the end of the process, a changed log, a log that could not be maintained, a failed
+pass, and an unreachable ZooKeeper. If another process has the lease, this process reports that
+once. It reports it again only after this process itself has had the lease. Several such processes
+may run, but only the holder of the lease works. A pass never waits for a blocked standard output.
+Otherwise, other processes would have to wait for the lease during this time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
-One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only
-prevents unnecessary work. Every step is safe even if other processes run the same step or other
-steps at the same time. The next pass finishes the work of a process that died.
+One process at a time runs upkeep, because a pass needs a lease, of which a cluster has only one.
+The lease only prevents unnecessary work. Every step is safe even if other processes run the same
+step or other steps at the same time. The next pass finishes the work of a process that died.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`ledgerlog autorecovery run`: the auditor and a replication worker as a process."""
+"""`ledgerlog autorecovery run`: runs the auditor and a replication worker as a process."""
 
 from __future__ import annotations
 

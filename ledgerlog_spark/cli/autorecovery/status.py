@@ -201,10 +201,10 @@ def queue(
 ) -> None:
     """List the ledgers that wait for auto-recovery.
 
-    `marks` is the queue that Apache's workers share: ledgers with lost
-    bookies. `holes` contains ledgers of which running bookies lack copies.
-    `moves` contains ledgers with copies that must move. `unreadable` contains
-    ledgers with entries that no bookie returned.
+    `marks` contains ledgers with lost bookies. The workers of Apache
+    BookKeeper also use this queue. `holes` contains ledgers of which running
+    bookies lack copies. `moves` contains ledgers with copies that must move.
+    `unreadable` contains ledgers with entries that no bookie returned.
     """
     if kind is not None and kind not in QUEUES:
         raise ConfigurationError(f"--kind {kind!r} is not a queue: pass {', '.join(QUEUES)}")

@@ -73,8 +73,8 @@ def check(
 ) -> None:
     """Verify all checksums, index pointers, live bytes, and the MANIFEST of a bookie.
 
-    The exit code is 1 if there is a defect. The last line contains the
-    numbers of verified parts.
+    The exit code is 1 if there is a defect. The last line of the output
+    contains the numbers of verified parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -305,7 +305,7 @@ NAMES_SHOWN_MAX = 10
 
 
 def _describe(path: Path, plan: Plan) -> None:
-    """Print what a format deletes and what it keeps, to standard error."""
+    """Print to standard error which files a format deletes and which it keeps."""
     for where, names in {str(path): plan.names, **plan.journals}.items():
         if names:
             shown = ", ".join(names[:NAMES_SHOWN_MAX])

@@ -94,7 +94,7 @@ def pair_of_property(change: str) -> tuple[str, str]:
 def history(
     name: LogName, at: OfTime = None, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
-    """List the readable versions of a log, oldest first, or show the version at a time."""
+    """List the readable versions of a log, oldest first, or show the newest version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
         # If the log has no versions, this call raises an error, even if no time was given.

@@ -1,4 +1,4 @@
-"""`ledgerlog logs sweep|merge`: maintenance of logs."""
+"""`ledgerlog logs sweep|merge`: deletes expired data of logs, and merges small ranges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ LogNames = Annotated[
 ]
 Wait = Annotated[
     float,
-    typer.Option(metavar="N", help="Seconds to wait while another process maintains logs.", min=0),
+    typer.Option(
+        metavar="N", help="Maximum seconds to wait while another process maintains logs.", min=0
+    ),
 ]
 
 

@@ -151,7 +151,7 @@ class Tables:
         """Determine how Spark writes a table that it creates or replaces together with its rows.
 
         This method changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The
-        result contains the options of the write, and whether it is an overwrite.
+        result contains the options of the write, and whether the write is an overwrite.
 
         Raises:
             LogExistsError: `mode` is `create`, and the log exists.

@@ -14,7 +14,7 @@ A request for a scan contains
 - `aggregates`, only if values are requested instead of rows: a `function` for each value, and a
   `column` except for a count of rows,
 - `tasks`, only for a micro-batch: the tasks of the Python stream, pickled and in base64,
-- `pinned`, only in later requests for the same table: the `pinned` of the first answer.
+- `pinned`, only in later requests for the same table: the value of `pinned` in the first answer.
 
 The answer contains `format` 1 and one of the following fields. Except for a micro-batch, it also
 contains `pinned`, see `scan.pinned`.

@@ -166,7 +166,7 @@ ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other accepted names of options, in lower case. The word "offsets" in these names means rows."""
+"""Other accepted names of options, in lower case. In these names, the word "offsets" means rows."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads. The value of `path` is the name of a log."""

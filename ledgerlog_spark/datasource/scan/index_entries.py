@@ -3,8 +3,9 @@
 For a range of a transactional log, this module reads the index entry. The index may list slices:
 the places of the columns in each entry. A scan of few columns then reads these slices instead of
 whole entries (LOGS.md#G14). A leader log has no index entries, so this module reads the headers of
-a few entries. A scan also works without an index, but reads more. If all bookies have lost an index
-entry, the task reads the whole range. That read raises an error if rows are also lost.
+a few entries. A scan also works without an index, but it reads more entries. If all bookies have
+lost an index entry, the task reads the whole range. That read raises an error if rows are also
+lost.
 """
 
 from __future__ import annotations
@@ -52,12 +53,12 @@ def read_indexes(
     schemas: Mapping[tuple[str, int], bytes],
     password: bytes,
 ) -> dict[tuple[int, int], RangeIndex]:
-    """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
+    """Read indexes, and return them by ledger id and index entry id.
 
-    The id of a range's index entry is `index_entry_id`. If this id is NO_ENTRY, the id of the index
-    entry is `slices_entry_id`, and the index is read only for its slices. An index that is read
-    only for its slices is left out after any error. `log_ids` maps log names to log ids. The keys
-    of `schemas` are log name and schema id.
+    The result does not contain lost indexes. The id of a range's index entry is `index_entry_id`.
+    If this id is NO_ENTRY, the id of the index entry is `slices_entry_id`, and the index is read
+    only for its slices. An index that is read only for its slices is left out after any error.
+    `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
@@ -127,7 +128,7 @@ def with_needed_entries(
 ) -> tuple[ScanTask, Slices]:
     """Return the task with only the entries that contain wanted rows, and the slices to read.
 
-    `columns` are the names of the wanted columns. Their case does not matter.
+    `columns` are the names of the wanted columns. The case of these names does not matter.
     """
     wanted = [scanned for scanned in task.ranges if _index_id(scanned) != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):

@@ -18,13 +18,13 @@ PINNED_OPTION = "__pinned"
 
 @dataclass(frozen=True, slots=True)
 class PinnedLog:
-    """The rows of one log.
+    """The rows of one log that a query reads.
 
     Attributes:
         log_id: Id of the log. A re-created log of the same name has another id.
         version: Number of the version, or None for a leader log, which has no versions.
-        start_offset: The offset of the first row.
-        end_offset: The offset after the last row.
+        start_offset: The offset of the first row that the query reads.
+        end_offset: The offset after the last row that the query reads.
     """
 
     log_id: str

@@ -47,10 +47,11 @@ Without this factor, a range that is a little larger than a share would be cut."
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """One log of the plan. The snapshot does not change during the scan.
+    """One log that the scan reads, as input of the planner.
 
-    The state of the ledgers does not matter: a listed range is read to its end, even if its ledger
-    is open. `indexes` and `spans` describe the ranges that `indexes_wanted` returned.
+    The snapshot does not change during the scan. The state of the ledgers does not matter: a listed
+    range is read to its end, even if its ledger is open. `indexes` and `spans` describe the ranges
+    that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
@@ -103,8 +104,8 @@ def plan(
     `parallelism` is 1, only the options limit the size of a task.
 
     Raises:
-        ConfigurationError: The offsets name a log that is not read, or are after the end of the
-            log, or the end is before the start.
+        ConfigurationError: The offsets name a log that is not read, an offset is after the end of
+            the log, or the end is before the start.
         DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
     parts = []
@@ -145,8 +146,8 @@ def indexes_wanted(
     not pass the filters. A range of the second kind has rows outside the offsets of the scan, and
     is so large that several tasks share it. Without the index, the planner would estimate where the
     wanted rows are, and some tasks would have no rows. If only one task reads a range of the second
-    kind, this task reads the index. A leader log has no indexes. For its ranges, the caller reads
-    headers of entries instead. Raises the errors of `plan`.
+    kind, this task reads the index. A leader log has no indexes. For the ranges of a leader log,
+    the caller reads headers of entries instead. Raises the errors of `plan`.
     """
     wanted = _listed(logs, options, needs)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)

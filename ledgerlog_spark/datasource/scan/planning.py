@@ -40,7 +40,7 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogS
 RECORDS_MAX = 1_000
 """Maximum number of ledgers whose metadata the driver sends to tasks.
 
-The tasks read the metadata of the other ledgers.
+The tasks themselves read the metadata of all other ledgers.
 """
 
 RECORD_SIZE_BYTES_MAX = 64 << 10

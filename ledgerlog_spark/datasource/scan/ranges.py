@@ -28,7 +28,7 @@ OPEN_COST_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Consecutive entries of one listed range, for one task. Each of these entries has rows.
+    """Consecutive entries of one listed range, for one task. Each entry has at least one row.
 
     Attributes:
         last_entry_id: Id of the last entry, which is included, and is never the index entry.
@@ -38,11 +38,12 @@ class ScanRange:
             split by its index. Otherwise it is an estimate.
         range_offset: Offset of the first row of the listed range. Row numbers in entries are
             relative to this offset.
-        start_offset: Offset of the first wanted row. These entries may have rows before it.
-        end_offset: Offset after the last wanted row. These entries may have rows after it.
+        start_offset: Offset of the first wanted row. These entries may also have rows before this
+            row.
+        end_offset: Offset after the last wanted row. These entries may also have rows after it.
         commit_times: A pair for each commit with rows in the range, in rising order: the offset
             after the commit's last row, and the time in ms since 1970. The last offset is at least
-            `end_offset`. A time is None if the history no longer has this time. There are no pairs
+            `end_offset`. A time is None if the history no longer contains it. There are no pairs
             if there is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
             entries it needs. The id is NO_ENTRY if all entries are needed.

@@ -13,13 +13,13 @@ condition is true. The planner has the sizes of ranges, and estimates the sizes 
                               the statistics of each column: 28 bytes for a column of fixed width,
                               and 76 bytes for a column of varying width
 
-If a range is smaller than its columns of fixed width, it is compressed. Then 16 bytes are counted
-for each row of a column of varying width, and the same compression ratio is assumed for all
+If a range is smaller than its columns of fixed width, it is compressed. In this case, 16 bytes are
+counted for each row of a column of varying width, and the same compression ratio is assumed for all
 columns. A wrong estimate changes only the cost: a task reads an index that it does not need, or
 reads whole entries although slices pay. The index has the exact sizes, and a task that reads the
 index decides again by these sizes. If a query has a filter, a task may read the columns of the
-filter before the other columns. Then the task always reads the index and decides by the sizes in
-the index.
+filter before the other columns. In this case, the task always reads the index, and decides by the
+sizes in the index.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ FirstColumns = Callable[[bytes], Collection[int]]
 
 
 def no_columns(schema: bytes) -> Collection[int]:
-    """Return no places: without a filter, a task reads all columns at once."""
+    """Return no places. If a query has no filter, a task reads all columns at once."""
     del schema
     return ()
 

@@ -1,6 +1,6 @@
 """Reads the rows of one task: chooses entries, reads ahead, and handles lost entries.
 
-Batch scans and streams share this code. Only their plans differ.
+Batch scans and streams both use this code. Only their plans differ.
 """
 
 from __future__ import annotations
@@ -84,8 +84,8 @@ class CommittedEntries(Closing):
     """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
     The reads of small ranges begin before the task requests these ranges. So a task with many
-    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together hold at
-    most 64 MiB in memory, even if entries are large. At the end of a `with` block, unread entries
+    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together use at
+    most 64 MiB of memory, even if entries are large. At the end of a `with` block, unread entries
     are dropped.
     """
 
@@ -131,7 +131,7 @@ class CommittedEntries(Closing):
             _logger.warning("%s", json.dumps(event))
 
     def _begin(self) -> None:
-        """Begin to read the next ranges, up to BYTES_AHEAD_MAX."""
+        """Start to read the next ranges, up to BYTES_AHEAD_MAX bytes."""
         size_bytes = sum(scanned.size_bytes for scanned, _ in self._begun)
         chosen: list[ScanRange] = []
         while self._waiting and len(self._begun) + len(chosen) <= RANGES_AHEAD_MAX:

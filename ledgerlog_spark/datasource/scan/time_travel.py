@@ -1,7 +1,8 @@
 """Finds versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
-Rows of a transactional log have the time of their commit. Records of a leader log have the time of
-their append. Each entry of a leader log contains this time. The times of entries never decrease.
+The time of a row of a transactional log is the time of its commit. The time of a record of a leader
+log is the time of its append. Each entry of a leader log contains this time. The times of entries
+never decrease.
 """
 
 from __future__ import annotations

@@ -32,7 +32,10 @@ class NotExactError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of a column. If `column` is None, the function is `count`, and counts rows."""
+    """A function of a column.
+
+    If `column` is None, the function is `count`, and it counts all rows.
+    """
 
     function: str
     column: str | None = None

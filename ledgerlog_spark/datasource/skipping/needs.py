@@ -1,7 +1,8 @@
 """Finds the ranges and entries that a query needs, by its filters and the log's statistics.
 
 `Needs` may keep rows that the query does not need, because Spark applies every filter and sort
-order again. But `Needs` never leaves out a row of the result. Each query has its own `Needs`.
+order again. But `Needs` never leaves out a row that the result of the query contains. Each query
+has its own `Needs`.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@ The JVM engine sends each filter as JSON. An expression has one of the following
     {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`
     {"op": "<=", "of": [...]}                          an operator
 
-All other expressions are unknown. The result of a filter for one row is true, false or null.
-`results` computes the set of results that the filter may have in some rows, from the `Facts` about
-the columns in these rows. A set may contain results that do not occur, but must contain all results
-that occur. So the set of an unknown expression contains all three results.
+All other expressions are unknown expressions. The result of a filter for one row is true, false or
+null. `results` computes the set of results that the filter may have in some rows, from the `Facts`
+about the columns in these rows. This set may contain results that do not occur in the rows, but it
+must contain all results that occur. So the set of an unknown expression contains all three results.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. 
 change the offset of a row, so stored offsets remain valid. The log id shows whether the log was
 deleted and replaced. Spark does not store the start of the first batch, but requests this start
 again after a crash. So either the second answer equals the first answer, or Spark has already
-stored the start, as the end of a batch without rows. If a stream cannot continue, its error states
+stored the start, as the end of a batch without rows. If a stream cannot continue, the error states
 the cause, the effect on the rows, and the possible remedies.
 """
 

@@ -114,7 +114,7 @@ def new_columns_notice(name: str, columns: Sequence[str]) -> str:
 Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
-"""An offset after all rows.
+"""An offset that is after all rows of every log.
 
 To make a view that begins at this offset, only the head of the log must be read.
 """
@@ -239,7 +239,8 @@ class LedgerStream:
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
-        # A batch that was logged before an overwrite can be read, because its rows still exist.
+        # If Spark recorded a batch before an overwrite, the batch can still be read, because its
+        # rows still exist.
         rules = replace(self._options, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):
@@ -413,9 +414,9 @@ def report_of(
 ) -> dict[str, Any]:
     """Return a log's end, and the lag of a stream that continues at `offset`.
 
-    The lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row
-    was written. All values are 0 if everything was read. If the time when the first unread row was
-    written is unknown, `lag.ms` is -1.
+    The lag is given in rows, in stored payload bytes, and in milliseconds since the first unread
+    row was written. All three values are 0 if the stream has read all rows. If the time when the
+    first unread row was written is unknown, `lag.ms` is -1.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

@@ -88,7 +88,7 @@ class ArrivalTimes:
 
 
 class WatchedLog:
-    """One log, which is watched until `close`."""
+    """One log. It is watched until `close` is called."""
 
     def __init__(self, log: BlockingLog) -> None:
         self.name = log.name
@@ -173,7 +173,10 @@ class WatchedLog:
 
 
 class WatchedLogs:
-    """The logs that a stream selects. The logs and their names are watched until `close`."""
+    """The logs that a stream selects.
+
+    The logs and their names are watched until `close` is called.
+    """
 
     def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
         self._client = client

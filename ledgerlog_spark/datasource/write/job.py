@@ -277,7 +277,7 @@ def _properties(options: SourceOptions) -> dict[str, str]:
     """Return the properties that the options set, as a mapping from names to values.
 
     If the option `ensembleSize` is set, a quorum that no option sets is at most the ensemble size.
-    So with only `ensembleSize` 1, there is one copy of each entry.
+    So if only `ensembleSize` is set, and is 1, there is one copy of each entry.
     """
     requested = {
         option_of(name): str(value)
