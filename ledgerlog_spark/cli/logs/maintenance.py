@@ -35,7 +35,9 @@ LogNames = Annotated[
 Wait = Annotated[
     float,
     typer.Option(
-        metavar="N", help="Maximum seconds to wait while another process maintains logs.", min=0
+        metavar="N",
+        help="Maximum time to wait in seconds, while another process maintains logs.",
+        min=0,
     ),
 ]
 

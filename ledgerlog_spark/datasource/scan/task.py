@@ -153,8 +153,8 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
         expected += 1
     if expected != scanned.last_entry_id + 1:
         raise WireFormatError(
-            f"ledger {scanned.ledger_id}: entries end before {expected}, but the entries up to "
-            f"{scanned.last_entry_id} are listed"
+            f"ledger {scanned.ledger_id}: entries end before {expected}, but the log "
+            f"lists the entries up to {scanned.last_entry_id}"
         )
 
 

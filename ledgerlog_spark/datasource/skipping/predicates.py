@@ -101,10 +101,10 @@ def predicate_of(expression: Any) -> Predicate:
 def literal_of(expression: Any) -> Literal | None:
     """Return the constant in an expression.
 
-    The result is None if the expression is not a constant, or if its type has no bounds. A `value`
-    is true or false for booleans. It is a number for integers, for dates, times and intervals (in
-    the units of stored columns), and for decimals (the unscaled integer). It is text for floats,
-    and base64 for text and bytes. If `value` is missing or null, the constant is null.
+    The result is None if the expression is not a constant, or if its type has no bounds. The
+    `value` is true or false for booleans. It is a number for integers, for dates, times and
+    intervals (in the units of stored columns), and for decimals (the unscaled integer). It is text
+    for floats, and base64 for text and bytes. If `value` is missing or null, the constant is null.
     """
     if not isinstance(expression, Mapping) or "type" not in expression:
         return None
