@@ -40,9 +40,11 @@ TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 NO_FILTERS = Needs()
 _SHARE_SLACK = 1.05
-"""Factor by which a task may be larger than its equal share of the bytes. The tasks of one job
-write ranges of about equal size.
-Without this factor, a range that is a little larger than a share would be cut."""
+"""Factor by which a task may be larger than its equal share of the bytes.
+
+The tasks of one job write ranges of about equal size. Without this factor, a range that is a little
+larger than a share would be cut.
+"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -233,9 +233,10 @@ def schema_after(
 ) -> bytes:
     """Return the log's schema after this write.
 
-    The schema changes only if the write adds columns. After a first commit or an overwrite with
-    `overwriteSchema`, the log has only the rows of this write. In these cases, the result is the
-    schema of these rows alone, even if a failed write created the log with another schema.
+    Usually, the schema changes only if the write adds columns. But after a first commit or an
+    overwrite with `overwriteSchema`, the log has only the rows of this write. In these cases, the
+    result is the schema of these rows alone, even if a failed write created the log with another
+    schema.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema
