@@ -26,7 +26,7 @@ class ToolFinding:
     Attributes:
         severity: The severity of the finding.
         what: A text that describes the fault.
-        advice: A text that says what to do; empty if nothing must be done.
+        advice: A text that describes what to do; empty if nothing must be done.
         ledger_id: Id of the ledger, or None if the finding is about a log or the whole cluster.
         log: Name of the log, or None if the finding is about a ledger or the whole cluster.
     """

@@ -1,8 +1,8 @@
 """Checks the metadata of ledgers, and whether bookies list the entries that they must have.
 
-A check changes nothing. It asks bookies only for lists of entries, and reads no entry. If a ledger
-has a finding that is not a note, the ledger is checked once more, after a sync and with new lists,
-because a writer or a bookie may have changed the ledger during the check.
+A check changes nothing. It requests only lists of entries from bookies, and reads no entry. If a
+ledger has a finding that is not a note, the ledger is checked once more, after a sync and with new
+lists, because a writer or a bookie may have changed the ledger during the check.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ LISTS_AT_ONCE = 16
 LIST_TIMEOUT_MS = 30_000
 
 Found = Versioned[LedgerMetadata] | MetadataFormatError
-"""The record of a ledger, or the error that says why the record cannot be decoded."""
+"""The record of a ledger, or the error that states why the record cannot be decoded."""
 
 GivenUp = Callable[[int], Awaitable[Ranges]]
 """A function that returns the entries of a ledger that an operator gave up, as ascending ranges."""

@@ -35,7 +35,7 @@ ADVICE = {
     JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
-"""Maps the outcome of an attempt to a text that says what the operator should do."""
+"""Maps the outcome of an attempt to a text that states what the operator should do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class LedgerStatus:
         return bool(self.lost_bookies or self.holes or self.moves)
 
     def reasons(self) -> list[str]:
-        """Return texts that say why the ledger is not healed.
+        """Return texts that state why the ledger is not healed.
 
         The most important reason is first.
         """
@@ -142,7 +142,7 @@ class LedgerStatus:
             found.append(f"{self.lock_holder} handles the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
-            # If a newer release has written the outcome, this release may not know it.
+            # If a newer release has written the outcome, it may be missing in this release.
             outcome = JobOutcome.__members__.get(self.attempts.refusal.upper())
             meaning = repr(self.attempts.refusal) if outcome is None else outcome.value
             advice = "" if outcome is None else ADVICE.get(outcome, "")

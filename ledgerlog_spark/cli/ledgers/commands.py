@@ -98,7 +98,10 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 def described(walked: WalkedLedger) -> dict[str, Any]:
-    """Return the fields of a ledger for `--json`. If its metadata is unreadable, they say so."""
+    """Return the fields of a ledger for `--json`.
+
+    Unreadable metadata has the state `unreadable`.
+    """
     ledger_id, found = walked.ledger_id, walked.found
     if isinstance(found, MetadataFormatError):
         return {"ledger_id": ledger_id, "state": "unreadable", "error": str(found)}

@@ -98,7 +98,7 @@ def plan(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> ScanPlan:
-    """Plan a scan. Entries without rows that `needs` asks for are omitted.
+    """Plan a scan. Entries are omitted if no row of them is needed according to `needs`.
 
     `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
     scan is cut into about `parallelism` tasks, or into more if other options limit the size of a

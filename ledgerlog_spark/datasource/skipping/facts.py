@@ -2,8 +2,8 @@
 
 Bounds and literals of one *family* of types are compared by *keys* in the order of Spark: NaN is
 above every number, -0.0 equals 0.0, text is ordered by its bytes, and decimals of any scale are
-compared as integers. A value that is not of the family has no key. A bound without a key says
-nothing about the column.
+compared as integers. A value that is not of the family has no key. A bound that has no key is
+treated as unknown.
 """
 
 from __future__ import annotations

@@ -218,7 +218,7 @@ class LedgerStream:
         return ends
 
     def report(self) -> dict[str, Any]:
-        """Return the end of each log, and the lag of the last planned batch behind this end."""
+        """Return the end of each log, and its distance from the end of the last planned batch."""
         reports = {}
         current = self._logs.current()
         for name, position in sorted(self._reported.items()):
