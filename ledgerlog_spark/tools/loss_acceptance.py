@@ -74,7 +74,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
         raise LedgerError(
             f"entries {first.first_entry_id} to {first.last_entry_id} of ledger {ledger_id} may "
             f"still exist, because not all bookies deny these entries ({answers}); nothing "
-            "was given up. Start these bookies, or pass --force if they are gone for ever",
+            "was given up. Start these bookies, or pass --force if they never run again",
             ledger_id=ledger_id,
             retriable=True,
         )

@@ -32,7 +32,7 @@ ADVICE = {
         "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`"
     ),
     JobOutcome.COPIES_DIFFER: "`ledgerlog ledgers show --replicas` reads the copies",
-    JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
+    JobOutcome.TARGET_FAILED: "Read the log file of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
 """Maps the outcome of an attempt to a text that states what the operator should do."""
@@ -139,7 +139,7 @@ class LedgerStatus:
         if not self.is_enabled:
             found.append("auto-recovery is disabled: `ledgerlog autorecovery enable` enables it")
         if self.lock_holder is not None:
-            found.append(f"{self.lock_holder} handles the ledger now")
+            found.append(f"{self.lock_holder} heals the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
             # If a newer release has written the outcome, it may be missing in this release.

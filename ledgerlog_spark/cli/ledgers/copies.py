@@ -74,7 +74,7 @@ def print_copies(ledger_id: int, report: CopiesReport) -> None:
         console.print(f"{counted(hidden, 'further finding', 'further findings')}", soft_wrap=True)
     entries = counted(report.entries, "entry", "entries")
     verdict = (
-        f"the entry with the fewest intact copies has {report.fewest}"
+        f"the entry with the fewest intact copies has {report.fewest} intact copies"
         if report.findings_count
         else "all copies are intact and equal"
     )

@@ -148,7 +148,7 @@ def _away_text(away: Sequence[str]) -> str | None:
     if not away:
         return None
     return (
-        f"{', '.join(away)}: entries that name a bookie that is away have fewer copies until it "
+        f"{', '.join(away)}: entries of a bookie that is away have fewer copies until this bookie "
         "is back or replaced"
     )
 

@@ -275,7 +275,7 @@ class Tables:
         def commented(state: LogState) -> SchemaChange:
             if state.schema is None:
                 raise SchemaMismatchError(
-                    f"log {log.name!r} has no columns yet, so it has no place for a comment: write "
+                    f"log {log.name!r} has no columns yet, so it cannot store a comment: write "
                     "to the log first",
                     log=log.name,
                 )
