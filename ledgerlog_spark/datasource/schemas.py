@@ -114,8 +114,8 @@ def _reject_names(fields: Sequence[dict[str, Any]]) -> None:
     for field in fields:
         if field["name"].lower() in METADATA_COLUMNS:
             raise ConfigurationError(
-                f'the log has a column {field["name"]!r}, so "includeMetadata" cannot add a '
-                f'column of that name. Leave the log\'s column out with the option "columns".',
+                f'the log has a column {field["name"]!r}, so "includeMetadata" cannot add one of '
+                f'that name. Leave the log\'s column out with the option "columns".',
                 option="includeMetadata",
             )
 
