@@ -56,7 +56,7 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
-    """Check that the named logs exist, and return their names, or None if no log is named."""
+    """Check that the named logs exist, and return their names. None stands for all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
