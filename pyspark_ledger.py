@@ -1,7 +1,7 @@
 """Makes `format("ledger")` known to Spark, which imports every `pyspark_*` module to find sources.
 
-An import error here would hide all such sources, so this module imports nothing heavy. Spark also
-runs this module in a planner worker, for the JVM engine.
+If the import of this module failed, Spark would find none of these sources. So this module imports
+no large packages. For the JVM engine, Spark also runs this module in a planner worker.
 """
 
 from typing import IO

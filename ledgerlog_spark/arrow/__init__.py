@@ -8,7 +8,7 @@
 - `schema_evolution`: decides which rows a log accepts. `spark_types`: converts Spark's schema JSON
   to Arrow schemas and to stored schemas, and compares names as Spark does. `conform`: converts a
   batch to exactly the required schema.
-- `char_types` converts columns of type `char` and `varchar` for a log. `char_lengths` checks their
-  lengths.
+- `char_types` converts columns of type `char` and `varchar` to stored columns. `char_lengths`
+  checks the lengths of their texts.
 - `leader_pieces`, `leader_batches`: convert rows to entries of leader logs, and back.
 """

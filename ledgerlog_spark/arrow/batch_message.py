@@ -3,7 +3,7 @@
     encapsulated message = FFFFFFFF | header size i32 | header (a flatbuffer) | body
 
 pyarrow decodes such a message, but does not return the places of its parts. All numbers are
-little-endian. Each place is checked, so bytes that are not a record batch cause an error.
+little-endian. This module checks each place. So bytes that are not a record batch cause an error.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ledgerlog_spark.errors import WireFormatError
 Buffer = bytes | bytearray | memoryview
 
 BUFFER = Struct("<qq")
-"""A buffer in the header: its offset in the body, and its length without padding."""
+"""How the header describes a buffer: its offset in the body, and its length without padding."""
 
 _PREFIX = Struct("<Ii")
 _CONTINUATION = 0xFFFFFFFF
@@ -29,23 +29,26 @@ _U32 = Struct("<I")
 _I64 = Struct("<q")
 _RECORD_BATCH = 3
 
-# The numbers of the fields in the flatbuffer tables Message and RecordBatch.
+# Numbers of three fields of the flatbuffer table Message, and of one field of RecordBatch.
 _HEADER_TYPE, _HEADER, _BODY_SIZE = 1, 2, 3
 _BUFFERS = 2
 
 
 class BatchMessage(NamedTuple):
-    """The parts of one message. Places are counted from the beginning of the message."""
+    """The places and the sizes of the parts of one message.
+
+    Places are counted from the beginning of the message.
+    """
 
     body_start: int
     body_size: int
-    body_size_place: int  # where the header stores `body_size`, as i64
-    buffers_place: int  # where the header stores the first `BUFFER`
+    body_size_place: int  # place in the header where `body_size` is stored, as i64
+    buffers_place: int  # place in the header where the first `BUFFER` is stored
     buffers: tuple[tuple[int, int], ...]  # offset and length of each buffer
 
 
 def find_parts(message: Buffer) -> BatchMessage:
-    """Find the parts of a message. Only the header of the message has to be complete.
+    """Find the parts of a message. The bytes must contain the whole header, but not the body.
 
     Raises:
         WireFormatError: The bytes do not begin with the header of a record batch.
@@ -87,12 +90,12 @@ def _find_parts(message: memoryview) -> BatchMessage:
 
 
 def _target(header: memoryview, place: int) -> int:
-    """The place to which the reference at `place` points."""
+    """Return the place to which the reference stored at `place` points."""
     return place + int(_U32.unpack_from(header, place)[0])
 
 
 def _field(header: memoryview, table: int, number: int) -> int:
-    """The place of a field of a table; 0 if the table does not have the field."""
+    """Return the place of a field of a table, or 0 if the table does not have the field."""
     vtable = table - _I32.unpack_from(header, table)[0]
     if vtable < 0:
         raise WireFormatError("a table of a record batch begins before the header")
@@ -105,7 +108,10 @@ def _field(header: memoryview, table: int, number: int) -> int:
 
 
 def buffer_counts(schema: pa.Schema) -> tuple[int, ...] | None:
-    """The number of buffers of each column; None if a column does not consist of buffers only."""
+    """Return the number of buffers of each column.
+
+    The result is None if a column has parts other than buffers.
+    """
     counts = [_buffers_of(field.type) for field in schema]
     return None if None in counts else tuple(count for count in counts if count is not None)
 
@@ -118,7 +124,7 @@ def _buffers_of(kind: pa.DataType) -> int | None:
 
 
 def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
-    """The types inside a nested type."""
+    """Return the types of the parts of a nested type."""
     if pa.types.is_struct(kind):
         return [kind.field(place).type for place in range(kind.num_fields)]
     if pa.types.is_map(kind):
@@ -129,7 +135,7 @@ def _parts_of(kind: pa.DataType) -> list[pa.DataType]:
 _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_null, 0),
     (pa.types.is_struct, 1),
-    (pa.types.is_map, 3),  # 2 for the list, and 1 for the struct in the list
+    (pa.types.is_map, 3),  # 2 buffers of the list, and 1 of the struct in the list
     (pa.types.is_list, 2),
     (pa.types.is_large_list, 2),
     (pa.types.is_fixed_size_list, 1),
@@ -141,9 +147,11 @@ _OWN_BUFFERS: tuple[tuple[Callable[[pa.DataType], bool], int], ...] = (
     (pa.types.is_primitive, 2),
     (pa.types.is_decimal, 2),
 )
-"""Pairs: the test for a type, and its number of buffers, without the buffers of the types inside
-it. A value of any other type does not consist of buffers only: for example, it may need a
-dictionary."""
+"""Pairs of a test for a type, and the number of buffers of a column of this type.
+
+The buffers of the parts of a nested type are not counted. A column of any other type has parts
+other than buffers, for example a dictionary.
+"""
 
 
 def _sum_of(own: int, kinds: Sequence[pa.DataType]) -> int | None:

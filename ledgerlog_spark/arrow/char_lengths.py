@@ -1,9 +1,9 @@
 """Checks the lengths of `char(n)` and `varchar(n)` in the rows of a write.
 
-Spark checks lengths only in writes to a table of a catalog, and not in `save` and `start`. So the
-tasks of a write check the lengths, by Spark's rules. If a text has more than n characters, spaces
-at its end are removed; if the text is still too long, the write fails. Texts of a `char(n)` are
-padded with spaces to n characters.
+Spark checks these lengths only in writes to a table of a catalog, but not in `save` and `start`. So
+the tasks of a write check the lengths, by Spark's rules. If a text has more than n characters,
+spaces at its end are removed; if the text is still too long, the write fails. Texts of a `char(n)`
+are padded with spaces to n characters.
 """
 
 from __future__ import annotations
@@ -43,11 +43,14 @@ class LengthCheck:
     """Checks the lengths of texts in batches of one schema."""
 
     def __init__(self, schema_json: str) -> None:
-        """Check all columns of a log. `schema_json` is the log's schema as Spark's JSON."""
+        """Prepare the checks for all columns of a log.
+
+        `schema_json` is its schema as Spark's JSON.
+        """
         self._checks = dict(_checks(struct_of(schema_json)))
 
     def checked(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the batch, with each text in the form that its column stores.
+        """Return the batch with each text padded or shortened to the form that its column stores.
 
         Raises:
             SchemaMismatchError: A text is too long. The message names the column.
@@ -72,7 +75,7 @@ def _checks(struct: dict[str, Any]) -> Iterator[tuple[int, Check]]:
 
 
 def _check_of(text: Any, data_type: Any, column: str) -> Check | None:
-    """The check of a column; None if its type has no length.
+    """Return the function that checks a column, or None if no part of its type has a length.
 
     Raises ValueError if the type in the metadata does not fit the column.
     `text` is the type in the metadata, and `data_type` the type of the column in Spark's JSON.
@@ -110,10 +113,10 @@ def _nested_check(text: str, data_type: dict[str, Any], column: str) -> Check | 
 
 
 def _struct_check(parts: list[str], fields: list[dict[str, Any]], column: str) -> Check | None:
-    """The check of a struct; None if no field has a length.
+    """Return the function that checks a struct, or None if no field has a length.
 
-    Fields that were added to the struct later are not in the type in the metadata. They are not
-    checked.
+    The type in the metadata does not have the fields that were added to the struct later. These
+    fields are not checked.
     """
     checks: dict[int, Check] = {}
     names = [field["name"] for field in fields]

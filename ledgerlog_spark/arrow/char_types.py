@@ -1,7 +1,7 @@
 """Converts columns of the types `char(n)` and `varchar(n)` to the form in which a log stores them.
 
 A log stores such a column as Spark does: as a string, with the whole type in the metadata of the
-column, such as `array<varchar(4)>` (LOGS.md#G13). So rows with plain strings fit the schema.
+column, such as `array<varchar(4)>` (LOGS.md#G13). So rows with plain strings also fit the schema.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SQL_NAMES = {"byte": "tinyint", "short": "smallint", "integer": "int", "long": 
 
 
 def with_strings(struct: dict[str, Any]) -> dict[str, Any]:
-    """Return the struct of a Spark schema, with strings in place of `char` and `varchar`.
+    """Return the struct of a Spark schema with the type string instead of `char` and `varchar`.
 
     The whole type of such a column moves to its metadata, as in a table of Spark. Raises
     SchemaMismatchError if a field of a struct has a name that Spark cannot read in a type.
@@ -52,7 +52,7 @@ def _without_lengths(data_type: Any) -> Any:
 
 
 def _type_text(data_type: Any, column: str) -> str:
-    """The type as Spark writes it into metadata."""
+    """Return the text of a type, as Spark writes it into metadata."""
     if isinstance(data_type, str):
         return _SQL_NAMES.get(data_type, data_type)
     if data_type["type"] == "array":

@@ -4,7 +4,8 @@ Arrow writes the buffers of a record batch column by column. So an entry consist
 one slice for each column, without gaps. The index of a range describes the slices of each entry by
 their lengths and CRC32Cs. With this description, a reader requests only the header and some columns
 from the bookies. `RequestedSlices` checks the received slices, and builds an entry from them. In
-this entry, the other columns have no bytes. The description of one entry, in big-endian numbers, is
+this entry, the other columns have no bytes. The description of one entry consists of these
+big-endian numbers:
 
     { length u32 | CRC32C u32 } for the header and then for each column
 """
@@ -23,40 +24,46 @@ from ledgerlog_spark.wire.frames import ENTRY_SIZE_BYTES_MAX
 
 SLICE_SIZE_BYTES = 8
 COLUMNS_MIN = 2
-"""Minimum number of columns of an entry that has slices. A reader of an entry with one column needs
-the whole entry."""
+"""Minimum number of columns of an entry for which slices are described.
+
+If an entry has only one column, a reader needs the whole entry.
+"""
 
 SLICED_SIZE_BYTES_MIN = 256 << 10
 """Minimum size of a range whose index describes slices. A smaller range is read in one request."""
 
 SLICES_SHARE_MAX = 1 / 64
-"""Maximum size of the description of all slices, as a share of the bytes of the range."""
+"""Maximum size of the description of all slices, as a share of the bytes of their range."""
 
 NEEDED_SHARE_MAX = 0.6
-"""If a reader needs a larger share of the bytes of a range, it reads whole entries."""
+"""Maximum share of the bytes of a range that a reader reads as slices.
+
+If it needs a larger share, it reads whole entries.
+"""
 
 Slices = tuple[tuple[int, int], ...]
 """Length and CRC32C of each slice of one entry."""
 
 
 def slices_of(payload: bytes, counts: Sequence[int] | None) -> bytes:
-    """Describe the slices of an entry. The result is empty if the slices are unknown.
+    """Return the description of the slices of an entry.
 
-    `counts` has the number of buffers of each column.
+    The result is empty if the slices cannot be determined. `counts` has the number of buffers of
+    each column.
     """
     if counts is None or len(counts) < COLUMNS_MIN:
         return b""
     try:
         parts = find_parts(payload)
     except WireFormatError:
-        return b""  # the message has an unknown form, so readers read the whole entry
+        return b""  # the form of the message is unknown, so readers read the whole entry
     if len(parts.buffers) != sum(counts) or parts.body_start + parts.body_size != len(payload):
         return b""
     firsts = accumulate(counts[:-1], initial=0)
     starts = [0] * len(counts)
     end = parts.body_size
     for place, (first, count) in reversed(list(enumerate(zip(firsts, counts, strict=True)))):
-        # A column without buffers has a slice without bytes.
+        # If a column has no buffers, its slice has no bytes.
         starts[place] = end = parts.buffers[first][0] if count else end
     edges = [0, *(parts.body_start + start for start in starts), len(payload)]
     if starts[0] != 0 or any(one > after for one, after in pairwise(edges)):
@@ -72,8 +79,8 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
     """Join the descriptions of the slices of all entries of a range of `size_bytes`.
 
     The result is empty if the range is small, if an entry has no slices, or if the joined
-    descriptions exceed SLICES_SHARE_MAX. The index stores the descriptions in base64, which makes
-    them a third larger.
+    descriptions in base64 exceed the share SLICES_SHARE_MAX of the range. The index stores the
+    descriptions in base64, which is a third larger than the bytes.
     """
     if size_bytes < SLICED_SIZE_BYTES_MIN or not all(slices):
         return b""
@@ -82,9 +89,9 @@ def joined_slices(slices: Sequence[bytes], size_bytes: int) -> bytes:
 
 
 def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
-    """Split joined descriptions into one for each entry. `sizes` are the sizes of the entries.
+    """Split joined descriptions into one description for each entry.
 
-    There is at least one entry.
+    `sizes` are the sizes of the entries. There must be at least one entry.
 
     Raises:
         WireFormatError: The lengths of an entry's slices do not add up to the size of the entry.
@@ -101,13 +108,14 @@ def split_slices(joined: bytes, sizes: Sequence[int]) -> list[bytes]:
 
 
 class RequestedSlices:
-    """Selects the slices of some columns of a range, and checks the received slices.
+    """Selects the slices of some columns in the entries of a range, and checks received slices.
 
-    Entry ids are ids in the ledger of the range. An instance is used on one thread.
+    Entry ids are the ids in the ledger of the range. Only one thread may use an instance.
 
     Attributes:
-        given_up: Number of requests for slices that no bookie answered. After such a request, the
-            reader requests whole entries, sometimes up to the end of the range.
+        given_up: Number of requests for slices that the reader gave up, because no bookie answered.
+            After such a request, the reader requests whole entries, sometimes up to the end of the
+            range.
     """
 
     def __init__(
@@ -131,7 +139,7 @@ class RequestedSlices:
         self._wanted = (0, *(place + 1 for place in sorted(places)))
 
     def is_worthwhile(self, first_entry_id: int, last_entry_id: int) -> bool:
-        """Whether a read of slices is faster than a read of whole entries; ids are inclusive.
+        """Whether a read of slices is faster than a read of whole entries. Both ids are inclusive.
 
         The result is False if the slices of an entry are missing, do not match the schema, or are
         too many for one request.
@@ -139,7 +147,7 @@ class RequestedSlices:
         first, last = first_entry_id - self._first_entry_id, last_entry_id - self._first_entry_id
         if not 0 <= first <= last < len(self._slices):
             return False
-        # There is a slice for the header, and one for each column of the schema.
+        # There is one slice for the header, and one slice for each column of the schema.
         is_known = len(self._slices[0]) == (1 + len(self._counts)) * SLICE_SIZE_BYTES
         if not is_known or len(self._wanted) > SLICE_RANGES_MAX:
             return False
@@ -154,7 +162,10 @@ class RequestedSlices:
         return needed < total * NEEDED_SHARE_MAX
 
     def ranges_of(self, entry_id: int) -> list[tuple[int, int]]:
-        """The requested bytes of an entry's payload, as offsets and lengths. No range is empty."""
+        """Return the ranges of bytes to request from an entry's payload, as offsets and lengths.
+
+        No range is empty.
+        """
         slices = self._slices_of(entry_id)
         starts = list(accumulate((length for length, _ in slices), initial=0))
         ranges: list[tuple[int, int]] = []
@@ -167,9 +178,10 @@ class RequestedSlices:
         return ranges
 
     def payload_of(self, entry_id: int, data: Buffer) -> bytes | None:
-        """Build an entry with the requested columns. `data` has the bytes of `ranges_of`, in order.
+        """Return an entry with only the requested columns.
 
-        The result is None if the bytes do not match the checksums of the slices.
+        `data` has the bytes of the ranges that `ranges_of` returned, in this order. The result is
+        None if the bytes do not match the checksums of the slices.
         """
         slices = self._slices_of(entry_id)
         view = memoryview(data)
@@ -193,7 +205,7 @@ class RequestedSlices:
         self.given_up += count
 
     def _shortened(self, header: memoryview, starts: Sequence[int]) -> bytearray:
-        """The header of a message that has only the requested columns in its body.
+        """Return the header of a message that has only the requested columns in its body.
 
         `starts` contains the offset of each column in the body, and then the end of the body.
         """

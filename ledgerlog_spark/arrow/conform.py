@@ -1,9 +1,10 @@
 """Converts a RecordBatch to exactly the schema that the reader of the batch requires.
 
-Spark 4.3 compares the first batch's schema with its own schema, including nullability at every
-level, and fails on any difference. So this module matches columns by name, puts them in order, and
-casts them if no value can change. Columns that an older batch lacks are filled with nulls. If Spark
-ignores case, names that differ only in case are the same name. Otherwise, such names are an error.
+Spark 4.3 compares the schema of the first batch with the schema that it expects, including
+nullability at every level. It fails on any difference. So this module matches columns by name, puts
+them in order, and casts them if no value can change. Columns that an older batch lacks are filled
+with nulls. If Spark ignores case, names that differ only in case are the same name. Otherwise, such
+names are an error.
 """
 
 from __future__ import annotations
@@ -22,9 +23,10 @@ Convert = Callable[[pa.Array], pa.Array]
 
 
 class Conformer:
-    """Converts batches to the schema `target`. Plans the conversion once for each incoming schema.
+    """Converts batches to the schema `target`.
 
-    If `ignores_case` is False, a name that differs in case from a column of `target` is an error.
+    The conversion is planned once for each incoming schema. If `ignores_case` is False, a name that
+    differs from the name of a column only in case is an error.
     """
 
     def __init__(self, target: pa.Schema, *, ignores_case: bool = False) -> None:
@@ -34,7 +36,7 @@ class Conformer:
         self._steps: list[tuple[int, Convert] | None] | None = None
 
     def conform(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the same rows with the target's columns, if possible in the same buffers."""
+        """Return the same rows with the columns of `target`. The buffers are reused if possible."""
         if self._source is None or not batch.schema.equals(self._source):
             self._steps = self._decide(batch.schema)
             self._source = batch.schema
@@ -62,7 +64,7 @@ class Conformer:
         return column
 
     def _decide(self, schema: pa.Schema) -> list[tuple[int, Convert] | None] | None:
-        """Return one step for each target column, or None if the schemas are already equal."""
+        """Return how to convert each target column, or None if the schemas are already equal."""
         if schema.equals(self.target):
             return None
         steps: list[tuple[int, Convert] | None] = []
@@ -105,7 +107,7 @@ _FAMILIES = (
     (types.is_time64, (types.is_time,)),
     (types.is_duration, (types.is_duration,)),
 )  # fmt: skip
-"""Pairs: the test for a wanted type, and the tests for the types that can be cast to this type."""
+"""Pairs of a test for a wanted type, and the tests for the types that can be cast to this type."""
 
 
 def conversion(
@@ -166,9 +168,9 @@ def _decoded(array: pa.DictionaryArray, *, then: Convert) -> pa.Array:
 
 
 def _checked(convert: Convert, field: pa.Field, column: str) -> Convert:
-    """Return the conversion.
+    """Return `convert`, with a check for nulls if `field` is not nullable.
 
-    If the field is not nullable, the conversion raises an error for a null.
+    The check raises an error for a null.
     """
     return convert if field.nullable else partial(_without_nulls, convert, column=column)
 
@@ -201,8 +203,11 @@ def _struct_conversion(
 def struct_array(
     array: pa.StructArray, *, wanted: pa.DataType, children: Sequence[tuple[int, Convert] | None]
 ) -> pa.StructArray:
-    """The structs with the fields of `wanted`. Each field is a converted child, or null."""
-    # `field` returns a child without the nulls of its structs, so `mask` has these nulls.
+    """Return the structs with the fields of `wanted`.
+
+    A field is a converted child, or all nulls.
+    """
+    # `field` returns a child without the nulls of the structs, so `mask` contains these nulls.
     arrays = [
         pa.nulls(len(array), wanted.field(at).type)
         if child is None
@@ -221,7 +226,7 @@ def struct_array(
 
 
 def list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.ListArray:
-    """The lists with converted elements."""
+    """Return the lists with converted elements."""
     if not types.is_list(array.type):
         array = array.cast(pa.list_(array.type.value_field))
     # `flatten` drops values that are in null lists, so `_offsets` counts null lists as empty.
@@ -234,7 +239,7 @@ def list_array(array: pa.Array, *, wanted: pa.DataType, convert: Convert) -> pa.
 def map_array(
     array: pa.MapArray, *, wanted: pa.DataType, key: Convert, value: Convert
 ) -> pa.MapArray:
-    """The maps with converted keys and values."""
+    """Return the maps with converted keys and values."""
     # The map cannot be built as a list of structs: Arrow cannot build null structs with fields
     # that are not nullable.
     ends = array.offsets

@@ -27,7 +27,7 @@ _OVERSHOOT = 1.25
 
 
 class CutEntry(NamedTuple):
-    """One entry: a batch with at least one row, and the same rows encoded."""
+    """One entry: a batch with at least one row, and the encoded form of the same rows."""
 
     batch: pa.RecordBatch
     payload: bytes
@@ -36,8 +36,8 @@ class CutEntry(NamedTuple):
 class EntryCutter:
     """Joins and cuts batches of one schema.
 
-    An entry has at most 65,536 rows, and about `target_entry_bytes` when it is encoded. The number
-    of rows is estimated from the entries that were encoded before.
+    An entry has at most 65,536 rows, and its encoded form has about `target_entry_bytes` bytes. The
+    number of rows for this size is estimated from the entries that were encoded before.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class EntryCutter:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._pending_bytes = 0
-        self._encoded_ratio = 1.0  # an estimate until the first entry is encoded
+        self._encoded_ratio = 1.0  # this value is only an estimate until the first entry is encoded
 
     def add(self, batch: pa.RecordBatch) -> Iterator[CutEntry]:
-        """Add a batch, and yield the entries that are now full."""
+        """Add a batch, and yield the entries that are full after this batch."""
         if batch.num_rows:
             self._pending.append(batch)
             self._pending_rows += batch.num_rows
@@ -74,14 +74,14 @@ class EntryCutter:
             yield from self._cut()
 
     def release(self) -> list[pa.RecordBatch]:
-        """Remove and return the rows that were added and are not encoded yet."""
+        """Remove and return the rows that were added but are not encoded yet."""
         released, self._pending = self._pending, []
         self._pending_rows = self._pending_bytes = 0
         return released
 
     @property
     def _pending_encoded(self) -> float:
-        """Estimated encoded size of the pending rows."""
+        """Estimated number of bytes of the pending rows after encoding."""
         return self._pending_bytes * self._encoded_ratio
 
     def _cut(self) -> Iterator[CutEntry]:
@@ -131,14 +131,17 @@ class EntryCutter:
 
 
 class EncodedEntry(NamedTuple):
-    """One entry, ready to append. In the index entry, `rows` is 0."""
+    """One entry that is ready to be appended. In the index entry, `rows` is 0."""
 
     payload: bytes
     rows: int
 
 
 class EntrySplitter:
-    """Encodes the batches of one task as the entries of one range. An `EntryCutter` cuts them."""
+    """Encodes the batches of one task as the entries of one range.
+
+    An `EntryCutter` cuts the batches.
+    """
 
     def __init__(
         self,
@@ -158,21 +161,24 @@ class EntrySplitter:
 
     @property
     def statistics(self) -> bytes:
-        """Statistics of all rows up to now, encoded for the log's list, in at most 1 KiB."""
+        """Statistics of all rows up to now, encoded for the log's list in at most 1 KiB."""
         return encode_statistics(self._statistics.columns, size_bytes_max=STATISTICS_SIZE_BYTES_MAX)
 
     def add(self, batch: pa.RecordBatch) -> Iterator[EncodedEntry]:
-        """Add a batch, and return the entries that are now full."""
+        """Add a batch, and return the entries that are full after this batch."""
         return map(self._indexed, self._cutter.add(batch))
 
     def finish(self) -> Iterator[EncodedEntry]:
-        """Yield the remaining entries and then the index entry. Without rows, yield nothing."""
+        """Yield the remaining entries and then the index entry.
+
+        If there are no rows, yield nothing.
+        """
         yield from map(self._indexed, self._cutter.finish())
         if self.rows:
             yield EncodedEntry(self._encoder.encode_index(self._index), 0)
 
     def release(self) -> list[pa.RecordBatch]:
-        """Remove and return the rows that were added and are not encoded yet."""
+        """Remove and return the rows that were added but are not encoded yet."""
         return self._cutter.release()
 
     def _indexed(self, cut: CutEntry) -> EncodedEntry:

@@ -31,17 +31,19 @@ RECORDS_SCHEMA = pa.schema([(VALUE_COLUMN, pa.binary())])
 
 _LENGTH_SIZE_BYTES = 4
 _FEW = 64
-"""Up to this number of values, a sum in Python is faster than a call of Arrow."""
+"""Maximum number of values for which a sum in Python is faster than a call of Arrow."""
 
 JOINED_SIZE_BYTES_MAX = 64 << 10
-"""Bodies up to this size are copied into one batch with other small bodies. Each separate batch
-takes 50 us, which is too long if each entry has only one record."""
+"""Maximum size of a body that is copied into one batch with other small bodies.
+
+Each separate batch takes 50 us, which is too long if each entry has only one record.
+"""
 
 BATCH_SIZE_BYTES_MAX = 1 << 20
 
 
 class EntryRows(NamedTuple):
-    """The rows of one entry in a batch, and the time at which the leader accepted them."""
+    """The rows of one entry in a batch, and the time when the leader accepted them."""
 
     rows: int
     append_time_ms: int
@@ -59,10 +61,10 @@ class LeaderBatch:
 def decode_record_bodies(
     bodies: Iterable[tuple[LeaderEntryHeader, memoryview]],
 ) -> Iterator[LeaderBatch]:
-    """Decode entries of records into batches of RECORDS_SCHEMA. Small entries share a batch.
+    """Decode entries of records into batches of RECORDS_SCHEMA.
 
-    The bodies are not compressed. If `bodies` raises a DataLossError, the records before the lost
-    entry are yielded first.
+    Several small entries share a batch. The bodies are not compressed. If `bodies` raises a
+    DataLossError, the records before the lost entry are yielded first.
     """
     joined = _Joined()
     try:
@@ -164,7 +166,10 @@ def _lengths(body: memoryview, count: int) -> array[int]:
 
 
 def _values(body: memoryview, count: int) -> pa.Array:
-    """The records of a body. The running sums of their lengths are the offsets of the array."""
+    """Return the records of a body.
+
+    The running sums of the records' lengths are the offsets of the array.
+    """
     lengths = array("i", [0])
     lengths.extend(_lengths(body, count))
     data = pa.py_buffer(body[count * _LENGTH_SIZE_BYTES :])
@@ -181,7 +186,7 @@ def _add_up(lengths: array[int], size_bytes: int) -> bool:
 
 
 def _binary(lengths: array[int], data: pa.Buffer) -> pa.Array:
-    """Return an array of values. `lengths` begins with 0, and its sum is the size of `data`."""
+    """Return an array of values. The first length is 0, and their sum is the size of `data`."""
     each = pa.Array.from_buffers(pa.int32(), len(lengths), [None, pa.py_buffer(lengths)])
     offsets = pc.cumulative_sum_checked(each)
     return pa.Array.from_buffers(pa.binary(), len(lengths) - 1, [None, offsets.buffers()[1], data])

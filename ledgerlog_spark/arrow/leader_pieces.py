@@ -1,7 +1,7 @@
 """Converts rows to entries of a leader log (LOGS.md#G10, LOGS.md#H7).
 
-A leader log of rows has one schema, which is nullable at every level and has no dictionaries, so
-that Spark can read it. Appended rows are converted to the schema and cut into pieces. A large piece
+A leader log of rows has one schema. It is nullable at every level and has no dictionaries, so that
+Spark can read the log. Appended rows are converted to the schema and cut into pieces. A large piece
 becomes the body of an entry. Small pieces are joined into one body when they are sent.
 """
 
@@ -29,21 +29,25 @@ from ledgerlog_spark.errors import ConfigurationError, LocalProtocolError, Schem
 from ledgerlog_spark.protocol.leader.entry import HEADER_SIZE_BYTES
 
 BODY_SIZE_BYTES_MAX = ENTRY_SIZE_BYTES_MAX - HEADER_SIZE_BYTES
-"""Largest size of a body, which is the part of an entry after the header."""
+"""Maximum size of a body, which is the part of an entry after the header."""
 
 PIECE_SIZE_BYTES_MAX = TARGET_ENTRY_BYTES_DEFAULT
-"""Maximum sum of the sizes of pieces that share an entry. A large piece is counted with this size,
-so that it shares its entry with no other piece."""
+"""Maximum sum of the sizes of pieces that share an entry.
+
+A large piece counts as this size, so that no other piece shares its entry.
+"""
 
 SHARED_SIZE_BYTES_MAX = 64 << 10
 """Maximum uncompressed size of a piece that can share an entry with other pieces."""
 
 PLAIN_SIZE_BYTES_MAX = 4 << 10
-"""Bodies up to this size are not compressed, because compression takes longer than sending the
-bytes."""
+"""Maximum size of a body that is not compressed.
+
+The compression of such a body takes longer than sending the uncompressed bytes.
+"""
 
 _ROW_SIZE_BYTES_MIN = PIECE_SIZE_BYTES_MAX // ENTRY_ROWS_MAX
-"""Minimum size that is counted for a row, so that an entry does not exceed the limit of rows."""
+"""Minimum size for which a row counts, so that an entry has at most the maximum number of rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,18 +55,21 @@ class RowPiece:
     """Consecutive rows of one append, as a batch that can share a body, or as a separate body."""
 
     rows: int
-    append_rows: int  # number of rows of the whole append
-    size_bytes: int  # the size that counts towards the limit of an entry
+    append_rows: int  # number of rows of the append to which this piece belongs
+    size_bytes: int  # the size for which the piece counts in the limit of an entry
     batch: pa.RecordBatch | None = None
     body: bytes | None = None
 
     def __len__(self) -> int:
-        """The size of the piece in bytes."""
+        """Return the size of the piece in bytes."""
         return self.size_bytes
 
 
 def leader_schema(schema: object) -> bytes:
-    """The stored schema of a leader log for rows of `schema`, with metadata of Spark's fields."""
+    """Return the stored schema of a leader log for rows of `schema`.
+
+    The stored schema contains the metadata of Spark's fields.
+    """
     if not isinstance(schema, pa.Schema):
         raise ConfigurationError(
             f"the schema of a log must be a pyarrow.Schema, not {type(schema).__name__}: create "
@@ -104,7 +111,7 @@ class RowSplitter(threading.local):
         self._checked = schema
 
     def split(self, rows: object) -> list[RowPiece]:
-        """The pieces of an append, in order. An append without rows has no piece."""
+        """Return the pieces of an append, in order. An append without rows has no piece."""
         if not isinstance(rows, pa.Table | pa.RecordBatch):
             raise LocalProtocolError(
                 f"rows must be a pyarrow.Table or a pyarrow.RecordBatch, not {type(rows).__name__}:"
@@ -117,7 +124,7 @@ class RowSplitter(threading.local):
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
         chunks = table.to_batches(max_chunksize=ENTRY_ROWS_MAX)
         batches = [self._conformer.conform(batch) for batch in chunks]
-        # `nbytes` takes seven times as long as this function, and would slow down small appends.
+        # `nbytes` takes seven times as long as this call, and would slow down small appends.
         size_bytes = sum(map(pa.ipc.get_record_batch_size, batches))
         counted_bytes = max(size_bytes, rows.num_rows * _ROW_SIZE_BYTES_MIN)
         if counted_bytes > SHARED_SIZE_BYTES_MAX:
@@ -126,7 +133,7 @@ class RowSplitter(threading.local):
         return [RowPiece(rows.num_rows, rows.num_rows, counted_bytes, batch)]
 
     def join(self, pieces: Sequence[RowPiece]) -> bytes:
-        """Return the body of an entry: a piece's own body, or the joined batches of `pieces`."""
+        """Return the body of an entry: a single piece's body, or the joined batches of `pieces`."""
         alone = pieces[0].body
         if alone is not None:
             assert len(pieces) == 1

@@ -1,11 +1,10 @@
 """Converts Spark's schema JSON to Arrow schemas and to stored schemas, and back, without pyspark.
 
-From a Python source, Spark 4.3 accepts only the Arrow types in this module. A test compares the
-whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`.
-
-By default, Spark does not distinguish upper and lower case in names. Two columns of a log, or two
-fields of a struct, never have names that differ only in upper and lower case. So a name identifies
-at most one column or field, even if the case of its letters differs.
+Spark 4.3 accepts only the Arrow types in this module from a Python source. A test compares the
+whole table of types with `pyspark.sql.pandas.types.to_arrow_schema`. By default, Spark does not
+distinguish upper and lower case in names. Two columns of a log, or two fields of a struct, never
+have names that differ only in upper and lower case. So a name identifies at most one column or
+field, even if the case of its letters differs.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from ledgerlog_spark.arrow.stream_codec import decode_schema, encode_schema
 from ledgerlog_spark.errors import SchemaMismatchError
 
 SparkType = str | dict[str, Any]
-"""A data type in Spark's JSON: a name, or an object with the `type` array, map, struct or udt."""
+"""A data type in Spark's JSON: a name, or an object whose `type` is array, map, struct or udt."""
 
 _SIMPLE: dict[str, pa.DataType] = {
     "boolean": pa.bool_(),
@@ -77,22 +76,22 @@ def struct_of(schema_json: str) -> dict[str, Any]:
 
 
 def type_text(data_type: SparkType) -> str:
-    """The JSON text of a data type, in the form that Spark writes."""
+    """Return the JSON text of a data type, in the form that Spark writes."""
     return json.dumps(data_type, separators=(",", ":"))
 
 
 def arrow_schema_of(schema_json: str) -> pa.Schema:
-    """The Arrow schema that Spark uses for a Spark schema in JSON."""
+    """Return the Arrow schema that Spark uses for a Spark schema in JSON."""
     fields = struct_of(schema_json)["fields"]
     return pa.schema([_field_of(field, field["name"]) for field in fields])
 
 
 def stored_schema(schema_json: str, *, comment: str = "") -> bytes:
-    """Encode a Spark schema as an Arrow schema message, as a log stores it (LOGS.md#G6).
+    """Encode a Spark schema as the Arrow schema message that a log stores (LOGS.md#G6).
 
-    Arrow can express neither the metadata of fields (collations, comments) nor the fields of an
-    interval. A schema with these parts is also stored as Spark's JSON, in the schema's metadata.
-    The comment of the log is also in this metadata.
+    Arrow can express neither the metadata of fields (collations, comments) nor the units of an
+    interval, such as day to second. A schema with these parts is also stored as Spark's JSON, in
+    the schema's metadata. The comment of the log is also in this metadata.
     """
     schema = arrow_schema_of(schema_json)
     metadata = {}
@@ -115,12 +114,15 @@ def spark_schema(stored: bytes) -> str:
 
 
 def comment_of(stored: bytes) -> str:
-    """The comment of the log, in its stored schema; empty if the log has no comment."""
+    """Return the comment of a log, which its stored schema contains.
+
+    The result is an empty text if the log has no comment.
+    """
     return bytes((decode_schema(stored).metadata or {}).get(_COMMENT, b"")).decode()
 
 
 def arrow_type_of(data_type: SparkType, column: str) -> pa.DataType:
-    """The Arrow type of a Spark type. `column` is the path that errors contain."""
+    """Return the Arrow type of a Spark type. Errors name the path `column`."""
     if isinstance(data_type, dict):
         return _nested_type_of(data_type, column)
     if (simple := _SIMPLE.get(data_type)) is not None:
@@ -177,13 +179,13 @@ def _unsupported(column: str, got: str) -> SchemaMismatchError:
 
 
 def schema_json_of(schema: pa.Schema) -> str:
-    """The JSON of the Spark schema for an Arrow schema."""
+    """Convert an Arrow schema to a Spark schema, as JSON."""
     fields = [_spark_field_of(field, field.name) for field in schema]
     return type_text({"type": "struct", "fields": fields})
 
 
 def spark_type_of(arrow_type: pa.DataType, column: str) -> SparkType:
-    """The Spark type, in its JSON form, for an Arrow type."""
+    """Convert an Arrow type to a Spark type, in its JSON form."""
     if (name := _NAMES.get(arrow_type)) is not None:
         return name
     if types.is_decimal128(arrow_type):
@@ -236,9 +238,10 @@ def _spark_field_of(field: pa.Field, column: str) -> dict[str, Any]:
 
 
 def _metadata_of(field: pa.Field, column: str) -> Any:
-    """The metadata of Spark's field, such as a comment, if `toArrow` made the schema.
+    """Return the metadata of Spark's field, such as a comment.
 
-    `toArrow` does not store collations.
+    An Arrow field has this metadata if `toArrow` made the schema. `toArrow` does not store
+    collations.
     """
     stored_json = (field.metadata or {}).get(_FIELD_METADATA)
     try:
@@ -257,7 +260,10 @@ def _metadata_of(field: pa.Field, column: str) -> Any:
 
 
 def place_of(name: str, names: Sequence[str]) -> int | None:
-    """The index of `name`, or of the first name that differs only in case; None if none matches."""
+    """Return the index of `name`, or of the first name that differs only in case.
+
+    The result is None if no name matches.
+    """
     if name in names:
         return names.index(name)
     lower = name.lower()
@@ -265,7 +271,7 @@ def place_of(name: str, names: Sequence[str]) -> int | None:
 
 
 def first_double(names: Iterable[str]) -> tuple[str, str] | None:
-    """The first two names that Spark treats as equal; None if all names differ."""
+    """Return the first two names that Spark treats as equal, or None if all names differ."""
     seen: dict[str, str] = {}
     for name in names:
         if name.lower() in seen:

@@ -1,9 +1,9 @@
 """Computes the bounds of a batch's columns, and combines the bounds of several entries.
 
-Bounds use Spark's order of values: NaN is above every number, -0.0 equals 0.0, and text is compared
-by its bytes. A bound of a date, time, timestamp or duration is a number in the column's unit. A
-bound of a decimal is a number in units of the column's scale. A bound of text that is not valid
-UTF-8 is omitted.
+The bounds are computed in Spark's order of values: NaN is above every number, -0.0 equals 0.0, and
+text is compared by its bytes. A bound of a date, time, timestamp or duration is a number in the
+column's unit. A bound of a decimal is a number in units of the column's scale. A bound of text that
+is not valid UTF-8 is omitted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ledgerlog_spark.protocol.log.state.statistics import COLUMNS_MAX, Bound, Co
 
 
 def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:
-    """Null counts of the first 32 columns, and bounds of the columns with an ordered type."""
+    """Return null counts of the first 32 columns, and bounds of those with an ordered type."""
     found = []
     for place, column in enumerate(batch.columns[:COLUMNS_MAX]):
         nulls = column.null_count
@@ -31,7 +31,7 @@ def batch_statistics(batch: pa.RecordBatch) -> tuple[ColumnStatistics, ...]:
 
 
 class RangeStatistics:
-    """The union of the statistics of a range's entries, updated with each entry."""
+    """The combined statistics of all entries of a range that were added up to now."""
 
     def __init__(self) -> None:
         self._rows = 0
@@ -50,14 +50,14 @@ class RangeStatistics:
 
     @property
     def columns(self) -> tuple[ColumnStatistics, ...]:
-        """Statistics of all rows up to now."""
+        """Statistics of all rows that were added up to now."""
         return self._columns
 
 
 def _union(a: ColumnStatistics, rows_a: int, b: ColumnStatistics, rows_b: int) -> ColumnStatistics:
     nulls = a.null_count + b.null_count
     # An entry with only nulls in the column does not change the bounds. If an entry has other
-    # values but no bound, the bound of all entries is unknown.
+    # values than null but no bound, the bound for all entries is unknown.
     if b.null_count == rows_b:
         return replace(a, null_count=nulls)
     if a.null_count == rows_a:

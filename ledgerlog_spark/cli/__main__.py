@@ -1,8 +1,8 @@
 """The entry point of the `ledgerlog` command and of `python -m ledgerlog_spark.cli`.
 
 A running command handles Ctrl-C itself. But the import of the commands takes half a second, and
-Python also needs a moment to exit. In this time, Ctrl-C has the operating system's default action:
-the process ends without output.
+Python also needs a moment to exit. During the import and the exit, Ctrl-C has the operating
+system's default action: the process ends without output.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ def main() -> NoReturn:
     """Import the commands, and run the selected command."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # after `command &` in a script, SIGINT is ignored, and stays ignored
+    if is_ours:  # after `command &` in a script, SIGINT is ignored, and must stay ignored
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

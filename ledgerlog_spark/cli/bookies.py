@@ -43,7 +43,7 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 async def _with_figures(uri: str, bookies: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add to each bookie its place, and the figures that the bookie reports if it runs."""
+    """Return the bookies with their places, and the figures that running bookies report."""
     async with metadata(uri) as stores, ControlServices(stores.registration) as services:
         topology = await stores.topologies.read()
         places = Topology() if topology is None else topology.value
@@ -70,14 +70,14 @@ async def _place(stores: MetadataStores, bookie_id: str, topology: Topology) -> 
 
 
 def _phase(vacation: Versioned[Vacation] | None) -> str | None:
-    """The kind and the phase of the bookie's vacation; None if there is no vacation."""
+    """Return the kind and the phase of the bookie's vacation, or None if there is no vacation."""
     if vacation is None:
         return None
     return f"{vacation.value.kind.value}: {vacation.value.phase.value}"
 
 
 def _figures(reply: pb.GetInfoReply | None) -> dict[str, Any]:
-    """The figures of a bookie. Figures that the bookie did not report are None."""
+    """Return the figures of a bookie. The value of a figure that it did not report is None."""
     if reply is None:
         return dict.fromkeys(FIGURES)
     is_measured = reply.total_bytes > 0
@@ -108,7 +108,7 @@ def list_bookies(
     """List all bookies that have ever joined the cluster, with their current states.
 
     With --verbose, each running bookie reports its figures. Bookies of Apache
-    BookKeeper and of older releases report none.
+    BookKeeper and of older releases report no figures.
     """
     found = asyncio.run(_all(uri))
     columns: tuple[str, ...] = ("bookie", "state", "address", "gRPC port")

@@ -1,4 +1,4 @@
-"""`ledgerlog cluster init|info|nuke`: a whole cluster."""
+"""`ledgerlog cluster init|info|nuke`: creates, shows or deletes the metadata of a cluster."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def _counts(found: FoundCluster) -> dict[str, Any]:
 
 
 async def _ledgers(stores: MetadataStores) -> int | None:
-    """The number of ledgers; None if the name of a node is not the name of a ledger."""
+    """Return the number of ledgers, or None if a node has a name that no ledger can have."""
     try:
         return sum([1 async for _ in stores.ledgers.ids()])
     except MetadataFormatError:

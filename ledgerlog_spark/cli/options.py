@@ -1,4 +1,4 @@
-"""Options and helpers of many commands: groups, the cluster, the password, the confirmation."""
+"""Options and functions that many commands use: groups, cluster, password, confirmation."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def group(meaning: str, example: str) -> typer.Typer:
         help=meaning,
         epilog=f"Example: {example}",
         no_args_is_help=True,
-        callback=lambda: None,  # otherwise, typer replaces a group of one command by the command
+        callback=lambda: None,  # without this, typer replaces a group of one command
     )
 
 
 def chosen_uri(given: str) -> str:
-    """The given URI, or the URI of the cluster in `.ledgerlog`, or the default URI."""
+    """Return the given URI, or the URI of the cluster in `.ledgerlog`, or the default URI."""
     if given:
         return given
     members = Members.load(LOCAL_DIRECTORY.absolute())
@@ -82,7 +82,7 @@ def _option(callback: Callable[[str], str] | None) -> Any:
 DEFAULT_URI = ""
 ServiceUri = Annotated[str, _option(chosen_uri)]
 GivenUri = Annotated[str, _option(None)]
-"""The given URI, or an empty string. `chosen_uri` replaces an empty string by the default."""
+"""The given URI, or an empty string if no URI is given. `chosen_uri` returns the URI to use."""
 
 
 @contextlib.contextmanager
@@ -116,8 +116,8 @@ async def metadata(uri: str) -> AsyncIterator[MetadataStores]:
 def require_listener(uri: str) -> None:
     """Raise an error if `uri` is the default URI and no program listens on its port.
 
-    So a new user without a cluster gets an error immediately. A connection to ZooKeeper would fail
-    only after its timeout.
+    With this check, a user without a cluster gets the error immediately. Without the check, the
+    error would come only after the time-out of the connection to ZooKeeper.
     """
     if uri != SERVICE_URI_DEFAULT:
         return
@@ -129,7 +129,7 @@ def require_listener(uri: str) -> None:
             f"`ledgerlog local up`, {OTHERWISE}",
             port=USUAL_PORT,
         ) from None
-    except OSError:  # the server may be slow, and the client waits longer than this check
+    except OSError:  # the server may only be slow: the client waits longer than this check
         return
 
 
@@ -143,7 +143,7 @@ PasswordFile = Annotated[
 
 
 def password_from(path: Path | None) -> bytes:
-    """The password in a file; empty if `path` is None."""
+    """Return the password in a file, or empty bytes if `path` is None."""
     return password_from_file(
         path,
         lambda finding: ConfigurationError(f"the password file {path} {finding}", path=str(path)),
@@ -152,7 +152,7 @@ def password_from(path: Path | None) -> bytes:
 
 @contextlib.contextmanager
 def password_explained(path: Path | None) -> Iterator[None]:
-    """Add advice about the password's option to the error for a wrong password."""
+    """If the block raises the error for a wrong password, add advice about the password option."""
     try:
         yield
     except UnauthorizedError as error:

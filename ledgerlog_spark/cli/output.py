@@ -13,7 +13,7 @@ from rich.table import Table
 
 
 def json_lines(what: str) -> Any:
-    """The option `--json` of a command that prints a JSON object for each row, record or entry."""
+    """Return the option `--json` of a command that prints one JSON object for each `what`."""
     return typer.Option("--json", help=f"Print a JSON object for each {what}.")
 
 
@@ -21,15 +21,16 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")
 WIDTH_WITHOUT_TERMINAL = 160
 NOTHING = "-"
 
-# A file or a pipe has no width, so rich would fold all lines at 80 columns. Most of the output is
-# data, so texts such as "[error]" and ":cat:" are not markup.
+# A file or a pipe has no width, so without `width`, rich would fold all lines at 80 columns. Most
+# of the output is data. So markup and emoji are off, and texts such as "[error]" and ":cat:" are
+# printed as they are.
 console = Console(
     width=None if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL, markup=False, emoji=False
 )
 
 
 def spinner() -> str:
-    """The name of a spinner with characters that the terminal supports."""
+    """Return the name of a spinner with characters that the terminal supports."""
     return "line" if console.options.ascii_only else "dots"
 
 
@@ -39,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
-    """Print the result of a command: JSON for scripts, otherwise a sentence."""
+    """Print the result of a command: `value` as JSON for scripts, otherwise the sentence `text`."""
     if as_json:
         print_json(value)
     else:
@@ -47,7 +48,7 @@ def print_outcome(value: Any, text: str, *, as_json: bool) -> None:
 
 
 def picked(value: object, *names: str) -> dict[str, Any]:
-    """The named attributes of an object, for JSON."""
+    """Return the attributes `names` of an object, as a mapping for JSON."""
     return {name: getattr(value, name) for name in names}
 
 
@@ -108,5 +109,5 @@ def _shown(value: object) -> str:
 
 
 def counted(count: int, one: str, many: str) -> str:
-    """The number with its noun, such as `1 entry` or `1,024 entries`."""
+    """Return the number with its noun, such as `1 entry` or `1,024 entries`."""
     return f"{count:,} {one if count == 1 else many}"

@@ -52,8 +52,8 @@ def place(
 ) -> None:
     """Set the place of a bookie. It overrides the place in the bookie's own settings.
 
-    Clients use the new place within a minute. Entries that are stored already are
-    not moved by this command.
+    Clients use the new place within a minute. Entries that are stored already
+    are not moved by this command.
     """
     given = {"rack": rack, "region": region, "host": host}
     place = {name: checked_place_name(value) for name, value in given.items() if value is not None}
@@ -111,16 +111,17 @@ def policy(
         str | None,
         typer.Option(
             metavar="HOSTS",
-            help="different, or same: allow two copies on one computer if there are too few "
-            "computers.",
+            help="different, or same. With same, one computer may have two copies if there are "
+            "too few computers.",
         ),
     ] = None,
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the rules for the bookies of new entries, and show all places.
+    """Show or change the rules for the bookies of new entries, and show where all bookies are.
 
-    Without options, nothing is changed. Clients use new rules within a minute.
+    If no option is given, nothing is changed. Clients use new rules within a
+    minute.
     """
     given = {
         "min_racks_per_write_quorum": min_racks,
@@ -154,14 +155,14 @@ def policy(
 
 
 def _allowed_hosts(hosts: str | None) -> bool | None:
-    """The field of the policy for the option `--hosts`."""
+    """Return the value of the policy's field `allow_same_host`, from the option `--hosts`."""
     if hosts not in (None, "same", "different"):
         raise ConfigurationError(f"--hosts {hosts!r}: pass same or different", value=hosts)
     return None if hosts is None else hosts == "same"
 
 
 def _enforced(rules: str | None) -> dict[str, bool]:
-    """The fields of the policy for the option `--enforce`."""
+    """Return the policy's fields `enforce_...`, from the option `--enforce`."""
     if rules is None:
         return {}
     names = [] if rules == "none" else [name.strip() for name in rules.split(",")]
@@ -191,7 +192,7 @@ async def _changed(uri: str, change: Any) -> dict[str, Any]:
 
 
 async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
-    """The bookies that have ever joined the cluster, and the bookies that the topology names."""
+    """Return all bookies that ever joined the cluster, and all bookies in the topology."""
     registered = stores.registration
     names = {*await registered.writable(), *await registered.read_only()}
     return sorted(names | {*await registered.known(), *topology.bookies})
@@ -199,7 +200,7 @@ async def _names(stores: MetadataStores, topology: Topology) -> list[str]:
 
 async def _bookie(stores: MetadataStores, name: str, topology: Topology) -> dict[str, Any]:
     info: BookieInfo | None = None
-    with contextlib.suppress(BookieUnavailableError):  # it may be down
+    with contextlib.suppress(BookieUnavailableError):  # the bookie may be down
         info = await stores.registration.info(name)
     place = asdict(place_of(info, name, topology))
     return {"bookie_id": name, **place, "free_bytes": None if info is None else info.free_bytes}

@@ -64,7 +64,7 @@ def run_zookeeper(
     epilog=f"Example: {BOOKIE_EXAMPLE}",
 )
 def run_bookie(context: typer.Context) -> None:
-    """Run a bookie until Ctrl-C or SIGTERM. The options are those of `python -m bookie_server`."""
+    """Run a bookie until Ctrl-C or SIGTERM. It has the options of `python -m bookie_server`."""
     from bookie_server.__main__ import settings_parser
 
     parser = settings_parser()  # --help and usage errors show the name of this command
@@ -87,7 +87,7 @@ def run_upkeep(
         float,
         typer.Option(
             metavar="SECONDS",
-            help="With --once: maximum time to wait while another process holds the lease.",
+            help="With --once: maximum time to wait while another process has the lease.",
             min=0,
         ),
     ] = 0.0,
@@ -96,12 +96,13 @@ def run_upkeep(
     """Maintain all logs of a cluster until Ctrl-C or SIGTERM. Print JSON lines.
 
     The service deletes expired rows and versions, merges small ranges, and
-    deletes ledgers that no log needs. Only the process that holds a lease in
-    ZooKeeper works, and other processes wait. So the service may run on two
-    machines, and one machine may fail. A process can be killed at any time.
+    deletes ledgers that no log needs. Only the process that has a lease in
+    ZooKeeper works, and other processes wait. So you can run the service on
+    two machines, and one of these machines may fail. A process can be killed
+    at any time.
 
     With --once, the exit code is 1 if a log could not be maintained, and 4 if
-    another process holds the lease.
+    another process has the lease.
     """
     from ledgerlog_spark.upkeep.service import UpkeepService, standard_output
 

@@ -1,7 +1,8 @@
 """Stops a command on Ctrl-C, SIGTERM, a closed terminal or a closed output.
 
 The command cleans up before it ends. Without this module, the command `ledgerlog logs tail orders |
-head -n 4` would end only at the fifth record, because only a write shows that `head` has ended.
+head -n 4` would end only at the fifth record, because it would notice the end of `head` only at the
+next write.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class StopSignals:
-    """In the `with` block, the first signal of SIGNALS raises KeyboardInterrupt.
+    """Raises KeyboardInterrupt in a `with` block when the first signal of SIGNALS arrives.
 
     Later signals are ignored, so a second Ctrl-C does not interrupt code that stops processes. If
     SIGTERM or SIGHUP was ignored before, for example because of `nohup`, it stays ignored. Only the
@@ -42,7 +43,7 @@ class StopSignals:
             signal.signal(number, handler)
 
     def arm(self) -> None:
-        """Set the handlers again, because a library has replaced them."""
+        """Set the signal handlers. Call this method again after a library has replaced them."""
         for number, handler in self._before.items():
             if handler is not signal.SIG_IGN or number is signal.SIGINT:
                 signal.signal(number, self._stop)
@@ -55,11 +56,12 @@ class StopSignals:
 
 @contextlib.contextmanager
 def ends_with_its_reader() -> Iterator[None]:
-    """End the block when standard output is a pipe without a reader.
+    """End the block when standard output is a pipe whose reader has ended.
 
-    A watching thread sends SIGINT to the main thread. The block has its own handler of SIGINT. One
-    reason is that a background job of a shell ignores SIGINT. The other reason is that no signal
-    may interrupt the code after the block. Outside the main thread, the block changes nothing.
+    A thread watches the pipe, and sends SIGINT to the main thread. In the block, SIGINT has its own
+    handler, for two reasons: a background job of a shell ignores SIGINT by default, and no signal
+    may interrupt the code after the block. In other threads than the main thread, this function
+    changes nothing.
     """
     output = _pipe_of_output()
     main = threading.main_thread()
@@ -72,12 +74,12 @@ def ends_with_its_reader() -> Iterator[None]:
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(output, 0)  # reports errors of the pipe only
+        poll.register(output, 0)  # `poll` then reports only errors of the pipe
         poll.register(ended, select.POLLIN)
         if any(fd == output for fd, _ in poll.poll()):
             is_closed.set()
             assert main.ident is not None
-            signal.pthread_kill(main.ident, signal.SIGINT)  # wakes the main thread from any wait
+            signal.pthread_kill(main.ident, signal.SIGINT)  # ends any wait of the main thread
 
     def on_signal(number: int, frame: FrameType | None) -> None:
         nonlocal is_over
@@ -95,7 +97,7 @@ def ends_with_its_reader() -> Iterator[None]:
             watcher.start()
             yield
         finally:
-            is_over = True  # if a signal raises before this line, the outer `finally` still runs
+            is_over = True  # if a signal raises an error before this, the outer `finally` runs
     finally:
         os.close(over)
         watcher.join()
@@ -104,7 +106,7 @@ def ends_with_its_reader() -> Iterator[None]:
 
 
 def _pipe_of_output() -> int | None:
-    """The descriptor of standard output if it is a pipe or a socket, otherwise None."""
+    """Return standard output's descriptor if the output is a pipe or a socket, otherwise None."""
     try:
         output = sys.stdout.fileno()
     except (OSError, ValueError):  # standard output was replaced by an object in memory

@@ -1,7 +1,7 @@
-"""`ledgerlog bookies drain|decommission|recover`: takes a bookie out of service, with progress.
+"""`ledgerlog bookies drain|decommission|recover`: takes a bookie out of service.
 
-The commands only write and watch a node. The auditor does the work, so Ctrl-C ends the display and
-not the vacation (AUTORECOVERY.md#Y1).
+The commands only write and watch the node of the vacation. The auditor does the work. So Ctrl-C
+ends the display of the progress, but not the vacation (AUTORECOVERY.md#Y1).
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ledgerlog_spark.wire.repair_notes import Vacation, VacationKind, VacationPh
 
 POLL_SECONDS = 2.0
 LINE_SECONDS = 10.0
-"""Time between two lines of progress if the output is not a terminal."""
+"""Minimum time between two lines of progress if the output is not a terminal."""
 
 BLOCKED_SHOWN_MAX = 5
 
@@ -81,7 +81,7 @@ class _Wish:
         if self.dry_run:
             return
         if held is not None and not self.yes:
-            # No event loop runs now, so Ctrl-C ends the prompt.
+            # The prompt is outside an event loop, so that Ctrl-C ends the prompt.
             confirm(f"{self.kind.value} bookie {self.bookie_id}", otherwise="nothing was changed")
         outcome = "may have begun"
         with contextlib.suppress(KeyboardInterrupt):
@@ -149,7 +149,10 @@ def recover(
 
 
 async def _look(wish: _Wish) -> Holdings | None:
-    """Print and return the holdings of the bookie; None if the vacation exists already."""
+    """Print and return the numbers of the bookie's ledgers and bytes.
+
+    The result is None if the vacation exists already.
+    """
     async with metadata(wish.uri) as stores:
         found = await stores.vacations.load(wish.bookie_id)
         if found is None or wish.dry_run:
@@ -165,7 +168,7 @@ async def _look(wish: _Wish) -> Holdings | None:
 
 
 async def _begin(wish: _Wish, held: Holdings) -> None:
-    """Write a new vacation."""
+    """Write the node of a new vacation."""
     async with metadata(wish.uri) as stores:
         # While the command waited for the confirmation, another vacation may have begun.
         _refuse(wish, _reasons(wish, held, await surroundings(stores, wish.bookie_id)))
@@ -179,7 +182,7 @@ async def _show(wish: _Wish) -> None:
 
 
 async def _survey(stores: MetadataStores, wish: _Wish) -> Holdings:
-    """Print the holdings of the bookie. Raise an error if the vacation is refused."""
+    """Print and return the numbers of the bookie's ledgers and bytes, or refuse the vacation."""
     held, around = await asyncio.gather(
         holdings(stores, wish.bookie_id), surroundings(stores, wish.bookie_id)
     )
@@ -188,7 +191,7 @@ async def _survey(stores: MetadataStores, wish: _Wish) -> Holdings:
         print_json(_summary(held, around, reasons))
     elif not wish.as_json:
         shown = _summary(held, around, reasons)
-        del shown["refusals"]  # they are in the error
+        del shown["refusals"]  # the error contains the reasons
         print_fields(f"{wish.kind.value} of bookie {wish.bookie_id}", shown)
     _refuse(wish, reasons)
     return held
@@ -259,7 +262,7 @@ def _require_startable(wish: _Wish, vacation: Vacation) -> None:
 
 
 async def _states(stores: MetadataStores, wish: _Wish) -> AsyncIterator[Vacation]:
-    """Yield the vacation after each change, and every two seconds, until it is over."""
+    """Yield the vacation after each change and at least every two seconds, until it is over."""
     changed = asyncio.Event()
     cancel = stores.vacations.watch(wish.bookie_id, changed.set)
     try:
@@ -307,7 +310,10 @@ async def _follow(stores: MetadataStores, wish: _Wish) -> None:
 
 
 async def _hindrance(stores: MetadataStores) -> str:
-    """The reason why nothing is moved in the whole cluster; empty if there is no such reason."""
+    """Return the reason why the whole cluster moves no entries.
+
+    The result is an empty text if there is no such reason.
+    """
     if not await stores.recovery_switch.is_enabled():
         return "auto-recovery is disabled, so nothing is moved: run `ledgerlog autorecovery enable`"
     if await stores.auditor_election.current() is None:
@@ -326,7 +332,7 @@ def _ended(wish: _Wish, vacation: Vacation) -> str:
 
 
 def progress_text(vacation: Vacation, rate: VacatingRate) -> str:
-    """One line about the progress."""
+    """Return one line of text about the progress of a vacation."""
     if vacation.walks == 0:
         return f"{vacation.phase.value}: the ledgers are counted"
     text = (
@@ -366,7 +372,7 @@ def _duration(seconds: float) -> str:
 
 
 class _Lines:
-    """Progress as lines, for a file or a pipe."""
+    """Shows the progress as lines, if the output is a file or a pipe."""
 
     def __init__(self) -> None:
         self._printed_s = -LINE_SECONDS
@@ -379,7 +385,7 @@ class _Lines:
         return None
 
     def update(self, vacation: Vacation, rate: VacatingRate) -> None:
-        """Print a line to standard error if it changed, at most every ten seconds."""
+        """Print the line about the progress if it changed, at most every ten seconds."""
         text, now_s = progress_text(vacation, rate), time.monotonic()
         if text != self._last and now_s - self._printed_s >= LINE_SECONDS:
             self._last, self._printed_s = text, now_s
@@ -387,7 +393,7 @@ class _Lines:
 
 
 class _Bar:
-    """Progress as a bar, for a terminal."""
+    """Shows the progress as a bar, if the output is a terminal."""
 
     def __init__(self, wish: _Wish) -> None:
         bar, text = BarColumn(bar_width=30), TextColumn("{task.fields[text]}")
@@ -401,7 +407,7 @@ class _Bar:
         self._progress.stop()
 
     def update(self, vacation: Vacation, rate: VacatingRate) -> None:
-        """Draw the bar."""
+        """Draw the bar for this state of the vacation."""
         total = vacation.bytes_total or vacation.ledgers_total
         left = vacation.bytes_left if vacation.bytes_total else vacation.ledgers_left
         if vacation.walks:

@@ -1,6 +1,7 @@
 """Keeps one client for each cluster in a process, for later tasks of the same Python worker.
 
-A reader, writer or task gets the client here once, when Spark calls it, and passes the client on.
+When Spark calls a reader, a writer or a task, it gets the client from this module once, and passes
+the client to the functions that it calls.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _lock = threading.Lock()
 
 
 def client_of(uri: str) -> BlockingLogClient:
-    """This process's client of the cluster at `uri`. The first call connects the client."""
+    """Return this process's client of the cluster at `uri`. The first call connects the client."""
     from ledgerlog_spark.composition import connect
 
     with _lock:
@@ -34,7 +35,7 @@ def client_of(uri: str) -> BlockingLogClient:
         if client is None:
             client = _clients[uri] = connect(uri)
             # Spark collects garbage after every task. The modules that are imported up to now never
-            # become garbage, so `freeze` excludes them.
+            # become garbage, so `freeze` excludes them from these collections.
             gc.freeze()
         return client
 
@@ -42,7 +43,7 @@ def client_of(uri: str) -> BlockingLogClient:
 async def metadata_of(
     client: LedgerClient, ledger_ids: Sequence[int]
 ) -> list[LedgerMetadata | None]:
-    """The current metadata of each ledger; None if the ledger does not exist.
+    """Return the current metadata of each ledger, with None for a ledger that does not exist.
 
     Raises:
         MetadataUnavailableError: The metadata of a ledger could not be read.
@@ -61,7 +62,10 @@ async def metadata_of(
 
 
 def password_in(file: str | None) -> bytes:
-    """The password in the file that the option `passwordFile` names; empty without this option."""
+    """Return the password in the file that the option `passwordFile` names.
+
+    If this option is not set, the result is empty bytes.
+    """
     return password_from_file(
         file,
         lambda finding: ConfigurationError(

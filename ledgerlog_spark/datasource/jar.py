@@ -1,7 +1,8 @@
 """The jar of the JVM engine, and the version of Spark for which the jar was built.
 
 If the jar has a class with the name of the source, Spark uses this class instead of the Python
-source. In another minor version of Spark the class stays inactive, so such a jar has no effect.
+source. If the jar was built for another minor version of Spark, this class stays inactive, and the
+jar has no effect.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ CATALOG_CLASS = "io.ledgerlog.spark.LedgerCatalog"
 
 
 def jar_path() -> str:
-    """The path of the jar with the JVM engine, for the setting `spark.jars`.
+    """Return the path of the jar with the JVM engine, for the setting `spark.jars`.
 
     Raises:
         ConfigurationError: This installation of ledgerlog has no jar.
@@ -36,7 +37,7 @@ def jar_path() -> str:
 
 
 def built_for(jar: Path | None = None) -> str | None:
-    """The version of Spark that the jar was built for; None if there is no jar."""
+    """Return the version of Spark that the jar was built for, or None if there is no jar."""
     try:
         with zipfile.ZipFile(jar or JAR) as archive:
             lines = archive.read(PROPERTIES).decode().splitlines()
@@ -53,13 +54,16 @@ def fits(spark_version: str, jar: Path | None = None) -> bool:
 
 
 def with_jar(given: str | None) -> str:
-    """The value of `spark.jars` with the jar added. `given` is the present value."""
+    """Return the value of `spark.jars` with the jar added. `given` is the present value."""
     jars = [jar for jar in (given or default_jars()).split(",") if jar]
     return ",".join(jars if str(JAR) in jars else [*jars, str(JAR)])
 
 
 def default_jars() -> str:
-    """The value of `spark.jars` in Spark's file of defaults. A builder's value replaces it."""
+    """Return the value of `spark.jars` in Spark's file of defaults.
+
+    If a builder sets `spark.jars`, Spark does not use this value.
+    """
     home = os.environ.get("SPARK_HOME")
     folder = os.environ.get("SPARK_CONF_DIR") or (home and str(Path(home, "conf")))
     if folder is None:

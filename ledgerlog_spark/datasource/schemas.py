@@ -1,4 +1,4 @@
-"""The schema that a scan shows: all or some columns of the log, and metadata columns.
+"""The schema that a scan shows: all or some columns of the logs, and metadata columns.
 
 Spark passes its setting `spark.sql.caseSensitive` to tasks but not to the planner. So the planner
 accepts a name in any case. But if the query is case-sensitive and the name in the log has another
@@ -32,7 +32,7 @@ RAW_COLUMNS = {"ledger_id": "long", "entry_id": "long", "payload": "binary"}
 
 
 def records_schema() -> bytes:
-    """The encoded schema of a log of records: one column of bytes."""
+    """Return the encoded schema of a log of records: one column of bytes."""
     return encode_schema(RECORDS_SCHEMA)
 
 
@@ -53,7 +53,7 @@ def scan_schema(
     columns: Sequence[str] | None,
     include_metadata: bool,
 ) -> str:
-    """The schema of a scan, as JSON.
+    """Return the schema of a scan, as JSON.
 
     `logs` contains the name and the encoded schema of each log. For a log without rows, it contains
     None instead of the schema.
@@ -85,7 +85,10 @@ def scan_schema(
 
 
 def raw_schema(columns: Sequence[str] | None = None) -> str:
-    """The schema of a scan of a ledger's entries, as JSON. `columns` is the value of the option."""
+    """Return the schema of a scan of a ledger's entries, as JSON.
+
+    `columns` is the value of the option `columns`.
+    """
     fields = _pick([_field(name, kind) for name, kind in RAW_COLUMNS.items()], columns)
     return type_text({"type": "struct", "fields": fields})
 
@@ -137,9 +140,8 @@ def reject_unknown_columns(
 ) -> None:
     """Raise an error if a column or field of a scan exists in no log.
 
-    Upper and lower case are not distinguished.
-
-    A log without columns may get any column. So if a log has no columns, every name is accepted.
+    The case of names does not matter. If a log has no columns yet, every name is accepted, because
+    this log may get any column.
     """
     known: dict[str, str] = dict.fromkeys(METADATA_COLUMNS, "") if include_metadata else {}
     columns: dict[str, None] = {}

@@ -36,11 +36,11 @@ class LedgerDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The format's name."""
+        """Return the name of the format."""
         return "ledger"
 
     def schema(self) -> StructType:
-        """The columns of a log in its newest or selected version, or of a ledger's entries."""
+        """Return the columns of a log's newest or selected version, or of a ledger's entries."""
         from pyspark.sql.types import StructType
 
         from ledgerlog_spark.datasource.cluster import client_of
@@ -70,7 +70,7 @@ class LedgerDataSource(DataSource):
         return StructType.fromJson(struct)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return a batch reader. The snapshot to read is fixed when the scan is planned."""
+        """Return a batch reader. The planning of the scan determines the snapshot that is read."""
         from ledgerlog_spark.datasource.scan.pinned import PINNED_OPTION
         from ledgerlog_spark.datasource.scan.reader import BatchReader, RawReader
 
@@ -104,7 +104,7 @@ class LedgerDataSource(DataSource):
             return FailedStreamReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Return the batch writer of one commit."""
+        """Return the writer for one batch write, which makes one commit."""
         from ledgerlog_spark.datasource.write.writer import BatchWriter
 
         return BatchWriter(*self._of_write(schema, overwrite=overwrite), overwrite=overwrite)
@@ -119,7 +119,7 @@ class LedgerDataSource(DataSource):
         return StreamWriter(*of_write, overwrite=overwrite)
 
     def options_of_read(self, schema: StructType) -> dict[str, str]:
-        """The options of a read.
+        """Return the options of a read.
 
         If the given options select neither a log nor a ledger, the options of the table are added.
         """
@@ -133,7 +133,7 @@ class LedgerDataSource(DataSource):
     def _of_write(
         self, schema: StructType, *, overwrite: bool, streams: bool = False
     ) -> tuple[str, SourceOptions, str]:
-        """Service URI, options and schema of a write.
+        """Return the service URI, the options and the schema of a write.
 
         The schema does not contain the options of a table.
         """
@@ -147,7 +147,7 @@ class LedgerDataSource(DataSource):
         return self._service_uri(options), chosen, self._rows_schema(schema)
 
     def _rows_schema(self, schema: StructType) -> str:
-        """The schema as JSON, without metadata that this source added."""
+        """Return the schema as JSON, without metadata that this source added."""
         from ledgerlog_spark.datasource.options.sql_table import without_table_options
 
         return without_table_options(schema.json())

@@ -16,7 +16,7 @@ DAEMON = "pyspark.daemon"
 
 
 class _WithoutBrokenPipes:
-    """Replaces the module `traceback` in PySpark's daemon, and prints no broken pipes."""
+    """Replaces the module `traceback` in PySpark's daemon. It hides broken pipes."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(traceback, name)
@@ -28,7 +28,7 @@ class _WithoutBrokenPipes:
 
 
 def hide_broken_pipes() -> None:
-    """Hide broken pipes in a worker that PySpark's daemon forked. Do nothing in other processes."""
+    """Hide tracebacks of broken pipes in a worker of PySpark's daemon, and do nothing elsewhere."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None and spec.name == DAEMON and getattr(main, "traceback", None) is traceback:

@@ -1,4 +1,4 @@
-"""One bookie as a process of this machine."""
+"""Runs one bookie as a process on this machine."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ledgerlog_spark.local.interrupts import interrupts_deferred, spawn
 FILE_SIZE_BYTES = 64 << 20
 START_TIMEOUT_SECONDS = 60.0
 RETIRED = "was decommissioned"
-"""If a bookie can never start again, its message contains this text."""
+"""Text that the error message of a bookie contains if the bookie can never start again."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunningBookie:
-    """A bookie process that serves, with the addresses that it reported."""
+    """A bookie process that serves requests, and the ports that it reported."""
 
     process: subprocess.Popen[str]
     port: int
@@ -29,11 +29,11 @@ class RunningBookie:
 
 
 class StartingBookie:
-    """A bookie process that does not serve yet.
+    """A bookie process that does not serve requests yet.
 
     Ctrl-C in a terminal reaches only the caller, because the process has its own session.
-    `abandon` ends a process that is not needed any more. `abandon` also works if `spawn` was
-    interrupted. So the caller must keep a reference to this object before it calls `spawn`.
+    `abandon` ends a process that is no longer needed, also if `spawn` was interrupted. For this,
+    the caller must store a reference to this object before it calls `spawn`.
     """
 
     def __init__(
@@ -47,8 +47,8 @@ class StartingBookie:
     ) -> None:
         """Prepare the process, but do not start it. Port 0 selects a free port.
 
-        The bookie accepts only a directory without other files. So its output is written to a file
-        next to the directory, with the ending `.log`.
+        The bookie accepts only a directory that has no other files. So its output is written to a
+        file outside this directory. The file has the path of the directory, with the ending `.log`.
         """
         self._id = bookie_id
         self._log_path = directory.with_suffix(".log")
@@ -59,7 +59,8 @@ class StartingBookie:
             *("--port", str(port)),
             *("--metadata-service-uri", metadata_service_uri),
             *("--file-size-bytes", str(FILE_SIZE_BYTES)),
-            # Only `free_bytes_min` applies, because other data uses the disk of a workstation.
+            # This turns off the limit for the used share of the disk, because the disk of a
+            # workstation also has other data. Only the limit `free_bytes_min` applies.
             *("--disk-usage-max", "1"),
         ]
         self._environment = environment
@@ -67,7 +68,7 @@ class StartingBookie:
         self._process: subprocess.Popen[str] | None = None
 
     def spawn(self) -> None:
-        """Start the process. Do not wait until it serves."""
+        """Start the process. Do not wait until it serves requests."""
         self._log_path.parent.mkdir(parents=True, exist_ok=True)
         with self._log_path.open("ab") as log:
             self._log_begin = log.tell()
@@ -77,7 +78,7 @@ class StartingBookie:
                 )
 
     def ready(self, timeout_seconds: float = START_TIMEOUT_SECONDS) -> RunningBookie:
-        """Wait until the bookie serves. If an error is raised, the process has ended."""
+        """Wait until the bookie serves requests. If an error is raised, the process has ended."""
         process = self._process
         assert process is not None, "spawn comes first"
         output = process.stdout
@@ -97,7 +98,7 @@ class StartingBookie:
         return RunningBookie(process, int(addresses["port"]), addresses.get("grpc_port"))
 
     def abandon(self) -> None:
-        """End the process immediately. Do nothing if it has ended, or was never started."""
+        """End the process immediately. Do nothing if it has ended or was never started."""
         process = self._process
         if process is not None:
             process.kill()
@@ -126,7 +127,7 @@ class StartingBookie:
         )
 
     def _last_words(self) -> str:
-        """The last 12 lines that are not JSON and were written since this start."""
+        """Return the last 12 lines of the log file that are not JSON and are from this start."""
         with self._log_path.open("rb") as log:
             log.seek(self._log_begin)
             lines = log.read().decode(errors="replace").splitlines()

@@ -1,8 +1,8 @@
 """A cluster on this machine. Its processes are ZooKeeper, bookies and, optionally, upkeep.
 
-It is for laptops, notebooks, demonstrations and tests. Its data is in one directory. A later start
-in this directory uses the data that is already there. `Cluster` manages the processes of a
-directory, even if another program started them. `local_cluster()` owns the processes that it
+Such a cluster is for laptops, notebooks, demonstrations and tests. Its data is in one directory. A
+later start in this directory uses the data of the earlier starts. `Cluster` manages the processes
+of a directory, even if another program started them. `local_cluster()` owns the processes that it
 starts, and stops them.
 """
 
@@ -56,7 +56,7 @@ class Cluster:
 
     Attributes:
         directory: The absolute path.
-        members: The processes as this object last read them from the directory.
+        members: The processes of the cluster, as this object last read them from the directory.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -89,18 +89,19 @@ class Cluster:
         owned: bool = False,
         on_progress: Callable[[str], None] = lambda _step: None,
     ) -> list[str]:
-        """Start all processes that do not run yet, and return when all processes serve.
+        """Start all processes that do not run yet, and return when ZooKeeper and all bookies serve.
 
         Bookies that were decommissioned are not started.
 
-        After an error or Ctrl-C, the call first stops the processes that it started.
+        After an error or Ctrl-C, the method stops the processes that it started, and then raises
+        the error.
 
         Args:
             bookies: Number of bookies. If it is None, the number of the earlier start is used, or 4
-                for a new cluster. Bookies of an earlier start are never removed.
+                for a new cluster. The method never removes bookies of an earlier start.
             upkeep: Whether to also start the process that merges, sweeps and applies retention.
-            owned: Whether to stop the cluster when this Python process ends for any reason before
-                `disown`. This argument is ignored if the cluster already runs.
+            owned: Whether to stop the cluster if this Python process ends for any reason before it
+                calls `disown`. This argument is ignored if the cluster already runs.
             on_progress: Called with a short text before each step.
 
         Returns:
@@ -116,7 +117,7 @@ class Cluster:
         started: list[str] = []
         with locked_directory(self.directory):
             self.refresh()
-            # Keep an existing guardian. If the pipe to this guardian were closed, the guardian
+            # An existing guardian is kept. If the pipe to this guardian were closed, the guardian
             # would stop the cluster.
             if owned and not self.members.running and not self._environment:
                 self._guardian = Guardian(self.directory, is_temporary=self._is_temporary)
@@ -136,14 +137,14 @@ class Cluster:
             except BaseException:
                 for member_id in reversed(started):
                     self._roll_back(member_id)
-                self.disown()  # there is no process to guard
+                self.disown()  # the guardian has no process that it must stop
                 raise
         return started
 
     def down(self, *, on_progress: Callable[[str], None] = lambda _step: None) -> None:
         """Stop all processes, bookies first. Do nothing if no process runs.
 
-        This includes processes that another program started.
+        The method also stops processes that another program started.
         """
         if not self.directory.exists() and not self._children:
             return
@@ -214,9 +215,9 @@ class Cluster:
         return member
 
     def disown(self) -> None:
-        """Let an owned cluster continue after this Python process ends.
+        """Let an owned cluster continue to run after this Python process ends.
 
-        If the cluster is not owned, the call does nothing.
+        If the cluster is not owned, the method does nothing.
         """
         if self._guardian is not None:
             self._guardian.release()
@@ -227,20 +228,20 @@ class Cluster:
         return self._guardian.environment if self._guardian is not None else {}
 
     def status(self) -> list[Member]:
-        """The current state of all processes, ZooKeeper first."""
+        """Return the current state of all processes, ZooKeeper first."""
         self.refresh()
         return list(self.members.by_id.values())
 
     def refresh(self) -> None:
-        """Read the changes that other programs made, and reap child processes that have ended."""
+        """Read changes by other programs, and the exit codes of child processes that have ended."""
         loaded = Members.load(self.directory)
-        if loaded.by_id or not self._children:  # the file may have been deleted in between
+        if loaded.by_id or not self._children:  # another program may have deleted the file
             self.members = loaded
         for member_id in self._children:
             self._reap(member_id)
 
     def _member(self, member_id: str) -> Member:
-        """The known member with this id, or a new member that was never started."""
+        """Return the known member with this id, or a new member that was never started."""
         return self.members.by_id.get(member_id) or Member(
             role=member_id if member_id in {ZOOKEEPER, UPKEEP} else "bookie",
             id=member_id,
@@ -272,10 +273,10 @@ class Cluster:
         return any(bookie.state != "down" for bookie in self.members.bookies)
 
     def _port_of_zookeeper(self, member: Member) -> int | None:
-        """The port for ZooKeeper; None if any free port can be used.
+        """Return the port for ZooKeeper, or None if it can use any free port.
 
-        The port of the earlier start is used if running bookies need it, or if it is free.
-        Otherwise, the default port is used if it is free.
+        The result is the port of the previous start if running bookies need this port, or if it is
+        free. Otherwise, the result is the default port if that port is free.
         """
         if self._is_port_fixed:
             return member.port
@@ -328,7 +329,7 @@ class Cluster:
             *("--metadata-service-uri", self.metadata_service_uri),
             *("--directory", str(directory)),
         ]
-        # The call does not wait until upkeep serves, because no other process needs upkeep.
+        # This method does not wait until upkeep has started, because no other process needs upkeep.
         with (directory / "upkeep.log").open("ab") as log, interrupts_deferred():
             process = spawn(command, self._environment, stdout=log, stderr=log)
             self._children[UPKEEP] = process
@@ -341,7 +342,7 @@ class Cluster:
                 process.send_signal(number)
 
     def _roll_back(self, member_id: str) -> None:
-        """Stop a process that this object started, even if the file does not list it yet."""
+        """Stop a process that this object started, even if `cluster.json` does not list it yet."""
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
             child.stop()
@@ -356,14 +357,18 @@ class Cluster:
             self._ends(member_id)
 
     def _ends(self, member_id: str) -> bool:
-        """Return whether the process ends in time. At the time limit, a zombie counts as ended."""
+        """Return whether the process ends before a time limit.
+
+        At the limit, a zombie counts as ended.
+        """
         deadline = time.monotonic() + STOP_TIMEOUT_SECONDS
         while True:
             is_reaped = self._reap(member_id)
             has_ended = self.members.get(member_id).process is None
             is_late = time.monotonic() > deadline
-            # A zombie has no exit code before its last threads have ended, so wait until it is
-            # reaped. If another process is its parent, it may be reaped late.
+            # A zombie has no exit code before its last threads have ended, so wait until its exit
+            # code is read. If the zombie's parent is another process, that process may read the
+            # exit code late.
             if has_ended and (is_reaped or is_late):
                 return True
             if is_late:
@@ -371,9 +376,9 @@ class Cluster:
             time.sleep(POLL_SECONDS)
 
     def _reap(self, member_id: str) -> bool:
-        """Read the exit code of a child that has ended, so that it does not stay a zombie.
+        """Read the exit code of a child process that has ended, so that it does not stay a zombie.
 
-        The result is False if the process is a child that has not ended.
+        The result is False if the process is a child process that has not ended.
         """
         child = self._children.get(member_id)
         if isinstance(child, ZooKeeperProcess):
@@ -397,9 +402,10 @@ class Cluster:
 
 
 class OwnedCluster(Cluster):
-    """A cluster that is stopped when its `with` block ends. A temporary directory is then deleted.
+    """A cluster that is stopped at the end of its `with` block.
 
-    If this Python process ends without leaving the block, a guardian process stops the cluster.
+    If the directory is temporary, it is also deleted. If this Python process ends inside the block,
+    a guardian process stops the cluster.
     """
 
     def __init__(self, directory: str | Path | None, bookies: int, *, upkeep: bool = True) -> None:
@@ -444,7 +450,7 @@ class OwnedCluster(Cluster):
         self.close()
 
     def close(self) -> None:
-        """Stop all processes, and remove a temporary directory."""
+        """Stop all processes, and remove the directory if it is temporary."""
         self.down()
         self.disown()
         if self._is_temporary:
@@ -457,10 +463,10 @@ def local_cluster(
     """Run a cluster during a `with` block, and make its URI the default service URI.
 
     Args:
-        bookies: Number of bookies, at least 1. With one more bookie than the ensemble size, new
-            entries still get all copies after the loss of one bookie.
-        directory: Directory of the data. If it is None, a temporary directory is created, and
-            removed at the end.
+        bookies: Number of bookies, at least 1. If there is one bookie more than the ensemble size,
+            new entries still get all copies after the loss of one bookie.
+        directory: Directory of the data. If the argument is None, a temporary directory is created,
+            and removed at the end of the block.
         upkeep: Whether to start a process that merges and sweeps logs, and applies their retention.
 
     Raises:
@@ -470,5 +476,5 @@ def local_cluster(
 
 
 def zookeeper_answers(port: int) -> bool:
-    """Whether a ZooKeeper server answers on a port of this machine."""
+    """Whether a ZooKeeper server on this machine answers on this port."""
     return "Mode:" in four_letters(port, "srvr")

@@ -1,8 +1,8 @@
 """The guardian: a process that stops an owned cluster when its owner ends without stopping it.
 
-The guardian waits for the end of its standard input, and then stops the cluster. It then kills all
-other processes with the same owner ID, because `cluster.json` may not list all processes yet. At
-the end, the guardian deletes a temporary directory.
+The guardian waits for the end of its standard input, and then stops the cluster. Then it kills all
+other processes that have the cluster's owner ID, because `cluster.json` may not list all processes
+yet. At the end, the guardian deletes the directory of the cluster if it is temporary.
 """
 
 from __future__ import annotations
@@ -24,8 +24,11 @@ from ledgerlog_spark.local.guardian import OWNER_ID_VARIABLE, RELEASED
 KILL_TIMEOUT_SECONDS = 15.0
 LOOKS = 3
 LOOK_PAUSE_SECONDS = 0.2
-"""A process that was forked just before its owner ended has the owner ID only after its `exec`. So
-the guardian searches for processes several times, with this pause between two searches."""
+"""Pause between two searches for processes.
+
+The guardian searches several times, because a process that was forked just before its owner ended
+has the owner ID only after its `exec`.
+"""
 
 
 def main() -> None:
@@ -47,8 +50,8 @@ def main() -> None:
 def _stop(directory: Path, owner_id: str) -> None:
     """Stop the processes in `cluster.json`, then kill all other processes with this owner ID.
 
-    If no process has this owner ID, stop nothing: the owner's cluster has ended, and another
-    cluster may run in the directory.
+    If no process has this owner ID, the function stops nothing, because the owner's cluster has
+    ended, and another cluster may run in the directory.
     """
     if not _found(owner_id):
         return
@@ -64,7 +67,10 @@ def _stop(directory: Path, owner_id: str) -> None:
 
 
 def _found(owner_id: str) -> list[psutil.Process]:
-    """The processes with this owner ID. If no process is found, repeat the search a few times."""
+    """Return the processes with this owner ID.
+
+    If the search finds no process, it is repeated up to LOOKS times.
+    """
     for look in range(LOOKS):
         if look:
             time.sleep(LOOK_PAUSE_SECONDS)

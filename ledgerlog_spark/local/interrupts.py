@@ -1,6 +1,6 @@
 """Starts child processes, and defers Ctrl-C during the start.
 
-Python can raise KeyboardInterrupt in the main thread at any point. If this happened in `Popen`
+Python can raise KeyboardInterrupt in the main thread at any point. If Python raised it in `Popen`
 after the fork, the program would have no reference to the new process.
 """
 
@@ -23,9 +23,9 @@ def spawn(
 ) -> subprocess.Popen[str]:
     """Start a process in its own session, so that Ctrl-C in a terminal does not end it.
 
-    The call and the assignment of its result must be inside `interrupts_deferred`. The new process
-    gets the environment of this Python process, and the variables in `environment`. `options` are
-    passed to `Popen`.
+    The call of this function and the assignment of its result must be in a block of
+    `interrupts_deferred`. The new process gets the environment of this Python process, and the
+    variables in `environment`. `options` are passed to `Popen`.
     """
     options = {"stdin": subprocess.DEVNULL, "text": True, "start_new_session": True, **options}
     variables = os.environ | {"PYTHONUNBUFFERED": "1", **environment}
@@ -34,9 +34,10 @@ def spawn(
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Defer signal handlers until the end of the block, which should be short.
+    """Defer the handlers of signals until the end of the block. The block should be short.
 
-    Python interrupts only the main thread, so in other threads nothing is deferred.
+    In other threads than the main thread, nothing is deferred, because Python interrupts only the
+    main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

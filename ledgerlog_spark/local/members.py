@@ -1,7 +1,7 @@
 """The directory of a local cluster: its lock, and the file that lists its processes.
 
 `cluster.json` in the cluster's directory contains the pid and the start time of every process. A
-pid alone does not identify a process, because the system reuses pids.
+pid alone does not identify a process, because the operating system reuses pids.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Member:
     """One process of the cluster.
 
     Attributes:
-        role: `zookeeper`, `bookie` or `upkeep`.
-        id: `zookeeper`, `bookie-0`, `bookie-1`, ..., `upkeep`.
-        port: TCP port of the last start, on 127.0.0.1; 0 before the first start, and for `upkeep`.
-        grpc_port: Port of the control service; None if the process has no such port.
-        pid: Process id of the last start; 0 before the first start.
+        role: Kind of the process: `zookeeper`, `bookie` or `upkeep`.
+        id: Name of the process: `zookeeper`, `bookie-0`, `bookie-1`, ..., or `upkeep`.
+        port: TCP port on 127.0.0.1 at the last start; 0 before the first start, and for `upkeep`.
+        grpc_port: TCP port of the control service, or None if the process has no such port.
+        pid: Process id at the last start; 0 before the first start.
         started: Start time of the process in seconds since 1970, as the kernel reports it.
-        directory: Directory of its data.
+        directory: Directory with the data of the process.
     """
 
     role: str
@@ -53,7 +53,7 @@ class Member:
 
     @property
     def process(self) -> psutil.Process | None:
-        """The live process; None if it has ended."""
+        """The process if it runs, otherwise None."""
         if not self.pid:
             return None
         try:
@@ -66,14 +66,14 @@ class Member:
 
     @property
     def state(self) -> str:
-        """The state: `running`, `paused` (by SIGSTOP) or `down`."""
+        """The state of the process: `running`, `paused` (by SIGSTOP) or `down`."""
         process = self.process
         if process is None:
             return "down"
         return "paused" if process.status() == psutil.STATUS_STOPPED else "running"
 
     def started_as(self, pid: int, port: int, grpc_port: int | None = None) -> Member:
-        """The same member with the values of a new start."""
+        """Return the member with the pid, ports and start time of a new start."""
         try:
             started = psutil.Process(pid).create_time()
         except psutil.NoSuchProcess:
@@ -86,7 +86,7 @@ class Member:
         return replace(self, pid=pid, port=port, grpc_port=grpc_port, started=started)
 
     def as_json(self) -> dict[str, Any]:
-        """The member in the output of `local status --json`."""
+        """Return the fields of the member in the output of `local status --json`."""
         shown = {k: v for k, v in asdict(self).items() if k != "started"}
         return {**shown, "state": self.state}
 
@@ -100,7 +100,10 @@ class Members:
 
     @classmethod
     def load(cls, directory: Path) -> Members:
-        """Read the members from the directory's file. Without a file, the result has no members."""
+        """Read the members from `cluster.json`.
+
+        If the file does not exist, there are no members.
+        """
         path = directory / FILE_NAME
         try:
             stored = json.loads(path.read_text())
@@ -123,7 +126,7 @@ class Members:
         return cls(directory, {member.id: member for member in members})
 
     def save(self) -> None:
-        """Write the file atomically."""
+        """Write `cluster.json` atomically."""
         path = self.directory / FILE_NAME
         text = json.dumps(
             {"format": FORMAT, "members": [asdict(m) for m in self.by_id.values()]}, indent=1
@@ -133,12 +136,12 @@ class Members:
         part.replace(path)
 
     def put(self, member: Member) -> None:
-        """Add or replace a member, and write the file."""
+        """Add or replace a member, and write `cluster.json`."""
         self.by_id[member.id] = member
         self.save()
 
     def get(self, member_id: str) -> Member:
-        """The member with this id."""
+        """Return the member with this id."""
         try:
             return self.by_id[member_id]
         except KeyError:
@@ -155,7 +158,7 @@ class Members:
 
     @property
     def running(self) -> list[Member]:
-        """The members with a live process."""
+        """The members whose processes run."""
         return [m for m in self.by_id.values() if m.state != "down"]
 
 
@@ -168,7 +171,7 @@ POLL_SECONDS = 0.05
 def locked_directory(
     directory: Path, *, timeout_seconds: float = LOCK_TIMEOUT_SECONDS
 ) -> Iterator[None]:
-    """Lock the directory during the block, so that no other command starts or stops its cluster.
+    """Lock the directory during the block, so that no other command starts or stops the cluster.
 
     The directory is created if it does not exist.
     """

@@ -1,4 +1,4 @@
-"""The command that installs a required package in a release that ledgerlog supports."""
+"""Builds the command that installs a required package in a release that ledgerlog supports."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from importlib import metadata
 
 
 def install_command(package: str, *options: str) -> str:
-    """The command `pip install 'PACKAGE<RELEASES>'`, with the releases in ledgerlog's metadata.
+    """Return the command `pip install 'PACKAGE<RELEASES>'`.
 
-    The command names only the package and never ledgerlog, because another project may have
-    the name ledgerlog in a package index.
+    ledgerlog's metadata contains the releases that it supports. The command names only the package
+    and never ledgerlog, because another project may have the name ledgerlog in a package index.
     """
     words = ["pip", "install", *options, f"'{_requirement(package)}'"]
     return " ".join(words)

@@ -1,4 +1,4 @@
-"""Finds all local clusters on this machine, whichever program started them, in any directory."""
+"""Finds all local clusters on this machine, in all directories and of all programs."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ ZOOKEEPER_CONFIG = "zoo.cfg"
 
 
 def running_clusters() -> list[Cluster]:
-    """All clusters with at least one live process, sorted by directory.
+    """Return all clusters with at least one live process, sorted by directory.
 
-    A process of another user is left out if the system hides its command line or its directory.
+    A cluster of another user is left out if the system hides the command lines or the directories
+    of its processes.
     """
     directories = {
         directory
@@ -44,7 +45,10 @@ def _command_line(process: psutil.Process) -> list[str]:
 
 
 def _cluster_directory(words: list[str]) -> Path | None:
-    """The directory of the cluster in a process's command line; None if it names no cluster."""
+    """Return the directory of the cluster in a process's command line.
+
+    The result is None if the command line names no cluster.
+    """
     named: Path | None = None
     if words and Path(words[-1]).name == ZOOKEEPER_CONFIG:
         named = Path(words[-1]).parent

@@ -1,7 +1,7 @@
-"""Runs a real ZooKeeper server as a process of this machine, with the jars of PySpark.
+"""Runs a real ZooKeeper server as a process on this machine, with the jars of PySpark.
 
 The server is for laptops, notebooks, demonstrations and tests. ZooKeeper runs without an ensemble,
-on the loopback interface. A later start in the same directory finds the data of the earlier start.
+on the loopback interface. A later start in the same directory uses the data of the earlier start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ HEAP_MIB_MAX = 192
 POLL_SECONDS = 0.05
 START_ATTEMPTS_MAX = 5
 
-# A standalone server needs only these jars. With all 300 jars, a start takes twice as long.
+# A standalone server needs only these jars. With all 300 jars of PySpark, a start takes twice as
+# long.
 JAR_PATTERNS = (
     "zookeeper-*.jar",
     "slf4j-api-*.jar",
@@ -65,7 +66,7 @@ rootLogger.appenderRef.file.ref = file
 
 
 def find_java() -> str:
-    """Path of a Java runtime that is new enough, from JAVA_HOME or otherwise from PATH."""
+    """Return the path of a Java runtime that is new enough, from JAVA_HOME or else from PATH."""
     home = os.environ.get("JAVA_HOME")
     java = shutil.which("java", path=str(Path(home) / "bin")) if home else None
     java = java or shutil.which("java")
@@ -87,9 +88,9 @@ def find_java() -> str:
 
 
 def _java_version(java: str) -> int:
-    """The feature release of a Java runtime, such as 8, 11 or 17."""
+    """Return the feature release of a Java runtime, such as 8, 11 or 17."""
     try:
-        answer = subprocess.run(  # noqa: S603 (a path we looked up ourselves)
+        answer = subprocess.run(  # noqa: S603 (this program has looked up the path)
             [java, "-version"], capture_output=True, text=True, timeout=30, check=False
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -108,7 +109,7 @@ def _java_version(java: str) -> int:
 
 
 def find_jars() -> list[Path]:
-    """The jars of ZooKeeper and its dependencies, from the installed PySpark."""
+    """Return the jars of ZooKeeper and its dependencies, from the installed PySpark."""
     package = importlib.util.find_spec("pyspark")
     if package is None or package.origin is None:
         raise ConfigurationError(
@@ -128,14 +129,17 @@ def find_jars() -> list[Path]:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that was free a moment ago."""
+    """Return a TCP port of the loopback interface that is free now. It may be in use later."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> str:
-    """The response to one of ZooKeeper's four-letter commands; "" if no server answers."""
+    """Return the response to one of ZooKeeper's four-letter commands.
+
+    The result is an empty text if no server answers.
+    """
     try:
         with socket.create_connection((HOST, port), timeout=timeout_seconds) as connection:
             connection.sendall(command.encode())
@@ -146,7 +150,7 @@ def four_letters(port: int, command: str, *, timeout_seconds: float = 0.3) -> st
 
 
 class ZooKeeperProcess:
-    """One ZooKeeper server, on 127.0.0.1, and its directory.
+    """One ZooKeeper server on 127.0.0.1, and the directory of this server.
 
     The directory contains `data/` (files of the server), `zoo.cfg`, `zookeeper.log` and `lock`.
     """
@@ -162,14 +166,14 @@ class ZooKeeperProcess:
     ) -> None:
         """Prepare the server, but do not start it.
 
-        Without `port`, the server uses the port of the previous start in the directory, or another
-        port if that port is in use. Session timeouts may be 2 to 20 ticks. The server gets the
-        environment of this Python process, and the variables in `environment`.
+        If `port` is None, the server uses the port of the previous start in the directory, or
+        another port if that port is in use. Session timeouts may be 2 to 20 ticks. The server gets
+        the environment of this Python process, and the variables in `environment`.
         """
         if port is not None and not 0 < port < 65_536:  # noqa: PLR2004 (TCP ports)
             raise ConfigurationError(f"port must be 1 to 65535, got {port}", port=port)
         self.directory = Path(directory).absolute()
-        self.port = port or 0  # without a given port, 0 until the first start
+        self.port = port or 0  # if no port is given, this is 0 until the first start
         self.log_path = self.directory / "zookeeper.log"
         self._tick_time_ms = tick_time_ms
         self._start_timeout_seconds = start_timeout_seconds
@@ -178,14 +182,14 @@ class ZooKeeperProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id while the server runs; otherwise None."""
+        """The process id if the server runs, otherwise None."""
         return self._process.pid if self._process is not None and self.is_running else None
 
     @property
     def is_running(self) -> bool:
-        """Whether the process lives.
+        """Whether the process exists and has not ended.
 
-        A process that is paused or does not serve yet counts as alive.
+        The value is also True while the process is paused or does not serve yet.
         """
         return self._process is not None and self._process.poll() is None
 
@@ -222,8 +226,8 @@ class ZooKeeperProcess:
             reason = self._last_log_lines()
             outcome = self._failed_start()
             self.kill()
-            # Retry only if the port is in use, because another program may take a free port before
-            # the server does.
+            # Retry only if the port is in use. A free port can be in use at the start, because
+            # another program may take it before the server does.
             if not (wants_any_port and "Address already in use" in reason):
                 break
         raise MetadataUnavailableError(
@@ -233,7 +237,10 @@ class ZooKeeperProcess:
         )
 
     def stop(self, *, timeout_seconds: float = 10.0) -> None:
-        """End the server with SIGTERM, then SIGKILL if needed. Do nothing if it does not run."""
+        """End the server with SIGTERM, and then with SIGKILL if necessary.
+
+        Do nothing if the server does not run.
+        """
         if self._process is None:
             return
         self._send(signal.SIGCONT)  # a paused process would not handle the SIGTERM
@@ -245,7 +252,7 @@ class ZooKeeperProcess:
         self._process = None
 
     def kill(self) -> None:
-        """End the server immediately with SIGKILL. Do nothing if it does not run."""
+        """End the server immediately with SIGKILL. Do nothing if the server does not run."""
         if self._process is None:
             return
         self._send(signal.SIGKILL)
@@ -265,7 +272,7 @@ class ZooKeeperProcess:
                 self._process.send_signal(number)
 
     def _last_port(self) -> int:
-        """The port of the previous start if it is free, otherwise any free port."""
+        """Return the port of the previous start if it is free, otherwise any free port."""
         with contextlib.suppress(OSError, ValueError):
             text = (self.directory / "zoo.cfg").read_text()
             port = int(re.findall(r"^clientPort=(\d+)$", text, re.MULTILINE)[-1])
@@ -348,7 +355,10 @@ class ZooKeeperProcess:
         return f"ended before it served on {self.connect_string}"
 
     def _spawned_and_serves(self, java: str, jars: list[Path]) -> bool:
-        """Start a process, and return whether it serves. An interrupt ends the process."""
+        """Start the server, and return whether it serves.
+
+        An error or an interrupt ends the server.
+        """
         try:
             self._spawn(java, jars)
             return self._serves()
@@ -357,7 +367,10 @@ class ZooKeeperProcess:
             raise
 
     def _serves(self) -> bool:
-        """Return True when the server serves; return False when it has ended or is too late."""
+        """Wait until the server serves.
+
+        Return False if it ends, or does not serve before a time limit.
+        """
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout_seconds
         while time.monotonic() < deadline:
@@ -369,7 +382,7 @@ class ZooKeeperProcess:
         return False
 
     def _listens(self) -> bool:
-        """Whether the started server, and no other server, listens on the port.
+        """Whether the server that this object started listens on the port.
 
         Two servers that start at the same time may both find the same port free. The slower server
         ends when it cannot bind the port. Until then, an answer from the faster server could be
@@ -393,8 +406,8 @@ class ZooKeeperProcess:
 def port_is_free(port: int) -> bool:
     """Whether a server could now listen on a port of the loopback interface."""
     with socket.socket() as probe:
-        # The server also sets this option, so a connection in TIME_WAIT does not keep the port in
-        # use.
+        # The server also sets this option. So the port is not in use only because of a connection
+        # in TIME_WAIT.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

@@ -1,8 +1,8 @@
 """Reads each copy of the entries of a ledger, verifies the digests, and compares the copies.
 
 The reads neither fence nor change the ledger. The headers of two copies of an entry may have
-different last adds confirmed, because a recovery writes the header again. But the id, the length
-and the payload of all copies must be the same.
+different last adds confirmed, because a recovery writes entries again with a new header. But the
+id, the length and the payload of all copies must be the same.
 """
 
 from __future__ import annotations
@@ -27,11 +27,14 @@ ABSENT = "absent"
 DAMAGED = "damaged"
 UNKNOWN = "unknown"
 OUTCOMES = (INTACT, ABSENT, DAMAGED, UNKNOWN)
-"""The outcomes of reading a copy. The outcome is `unknown` if the bookie did not answer, or if the
-digest cannot be verified."""
+"""The possible outcomes of the read of a copy.
+
+The outcome is `unknown` if the bookie did not answer, or if the digest of the copy cannot be
+verified.
+"""
 
 OnProgress = Callable[[int], object]
-"""Called with the number of entries that have been read so far."""
+"""A function that is called with the number of entries that have been read so far."""
 
 
 @dataclass(slots=True)
@@ -39,12 +42,12 @@ class CopiesReport:
     """The result of reading all copies.
 
     Attributes:
-        entries: Number of entries.
-        by_bookie: For each bookie, the number of its copies with each outcome.
-        fewest: The smallest number of intact copies of an entry; None if there is no entry.
+        entries: Number of entries whose copies were read.
+        by_bookie: Maps each bookie to the numbers of its copies with each outcome.
+        fewest: The smallest number of intact copies of an entry, or None if there is no entry.
         differing: Number of entries whose intact copies differ.
-        findings: The first findings, in plain words.
-        findings_count: Number of all findings.
+        findings: Texts of the first findings, at most FINDINGS_MAX.
+        findings_count: Number of all findings, also of those without a text.
     """
 
     entries: int = 0
@@ -55,7 +58,10 @@ class CopiesReport:
     findings_count: int = 0
 
     def add(self, finding: str) -> None:
-        """Count a finding, and keep it if there is room."""
+        """Count a finding.
+
+        Add its text to `findings` unless there are FINDINGS_MAX texts already.
+        """
         self.findings_count += 1
         if len(self.findings) < FINDINGS_MAX:
             self.findings.append(finding)
@@ -80,7 +86,7 @@ class CopyReader:
         *,
         timeout_ms: int,
     ) -> None:
-        """Create a reader. Each read ends after `timeout_ms`."""
+        """Create a reader. The read of one copy ends at the latest after `timeout_ms`."""
         self._transport = transport
         self._ledger_id = ledger_id
         self._metadata = metadata
@@ -91,7 +97,7 @@ class CopyReader:
     async def read(
         self, first_entry_id: int, last_entry_id: int, on_progress: OnProgress
     ) -> CopiesReport:
-        """Read all copies of the entries from first to last, both inclusive."""
+        """Read all copies of the entries from the first to the last entry id, both inclusive."""
         report = CopiesReport()
         for begin in range(first_entry_id, last_entry_id + 1, ENTRIES_AT_ONCE):
             ids = range(begin, min(begin + ENTRIES_AT_ONCE, last_entry_id + 1))

@@ -34,11 +34,11 @@ class ExportedRecord:
     """The metadata of a ledger, with the cluster from which it was exported.
 
     Attributes:
-        ledger_id: The ledger.
+        ledger_id: Id of the ledger.
         instance_id: Id of the cluster.
-        version: Number of writes of the record before the export. An import does not need this
-            number.
-        metadata: The metadata.
+        version: Number of times that the record was written before the export. An import does not
+            use this number.
+        metadata: The metadata of the ledger.
     """
 
     ledger_id: int
@@ -47,7 +47,7 @@ class ExportedRecord:
     metadata: LedgerMetadata
 
     def encode(self, described: Mapping[str, Any]) -> bytes:
-        """The content of the file. `described` is the metadata in readable form."""
+        """Return the content of the file. `described` is the metadata in readable form."""
         record = encode_ledger_metadata(self.metadata)
         fields = {
             "format": FORMAT,
@@ -96,13 +96,16 @@ def check_import(
 
     Args:
         exported: The record to write.
-        instance_id: Id of the cluster.
-        found: The metadata in the cluster; None if there is none, or if it cannot be decoded.
-        found_version: The version of the record in the cluster; None if there is no record.
-        replaced_version: The number of the version that the operator allows the import to replace.
+        instance_id: Id of the cluster into which the record is written.
+        found: The metadata of the ledger in the cluster. It is None if there is no record, or if
+            the record cannot be decoded.
+        found_version: The version of the record in the cluster, or None if there is no record.
+        replaced_version: Number of the version that the import may replace, as the operator gave
+            it, or None if the operator gave no version.
 
     Raises:
-        ConfigurationError: The record is of another cluster, or the version is missing or wrong.
+        ConfigurationError: The record is of another cluster, or `replaced_version` is missing or
+            wrong.
         LedgerError: The record would open the ledger again, or move its end.
     """
     ledger_id = exported.ledger_id

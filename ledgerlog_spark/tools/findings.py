@@ -10,7 +10,8 @@ class Severity(Enum):
     """The severity of a finding.
 
     `WRONG` means that entries are lost or cannot be found, or that a program wrote wrong metadata.
-    `WARNING` means that something must be repaired or started. `NOTE` needs no action.
+    `WARNING` means that an operator must repair or start something. `NOTE` means that no action is
+    necessary.
     """
 
     WRONG = "wrong"
@@ -24,10 +25,10 @@ class ToolFinding:
 
     Attributes:
         severity: The severity of the finding.
-        what: The fault, in plain words.
-        advice: What to do; empty if nothing must be done.
-        ledger_id: The ledger; None for a finding about a log or about the whole cluster.
-        log: The name of the log; None for a finding about a ledger or about the whole cluster.
+        what: A text that describes the fault.
+        advice: A text that describes what to do; empty if nothing must be done.
+        ledger_id: Id of the ledger, or None if the finding is about a log or the whole cluster.
+        log: Name of the log, or None if the finding is about a ledger or the whole cluster.
     """
 
     severity: Severity

@@ -1,8 +1,9 @@
-"""Finds entries with too few copies in a ledger, from the lists of its bookies. Pure: no I/O.
+"""Finds entries of a ledger with too few copies, from lists that bookies send. Pure: no I/O.
 
 A bookie lists ranges of the entries that it has. A range is a pair: the first and the last entry,
-both inclusive. The ranges are ascending, and do not touch each other. A bookie that does not
-answer, or that may have lost entries, has no list. Its copies count as unknown, not as missing.
+both inclusive. The ranges are ascending, and there is a gap between two ranges. There is no list of
+a bookie that does not answer, or that may have lost entries. The copies of such a bookie count as
+unknown, not as missing.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ Ranges = Sequence[tuple[int, int]]
 class ShortRange:
     """Consecutive entries that do not have all copies, or have copies that are unknown.
 
-    In a striped ledger, some entries of the range may have all copies.
+    In a striped ledger, some entries of the range may nevertheless have all copies.
 
     Attributes:
-        first_entry_id: The first entry.
-        last_entry_id: The last entry, inclusive.
-        copies: The smallest number of copies of an entry of the range.
-        copies_unknown: The number of unknown copies of the entry that has so few copies.
+        first_entry_id: Id of the first entry.
+        last_entry_id: Id of the last entry, inclusive.
+        copies: Number of copies of the entry of the range that has the fewest copies.
+        copies_unknown: Number of unknown copies of the same entry.
         lacking: The bookies that should have entries of the range, but do not list them.
-        unknown: The bookies without a list.
+        unknown: The bookies that should have entries of the range, but sent no list.
     """
 
     first_entry_id: int
@@ -45,10 +46,10 @@ class ShortRange:
 
 
 def fragments_to_check(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int]]:
-    """Yield the fragments whose entries must have copies, with the last entry of each, inclusive.
+    """Yield each fragment whose entries must have copies, with the id of its last entry.
 
     If the ledger is closed, these are all its fragments. Otherwise, the last fragment is omitted,
-    because its entries may still be in flight.
+    because a writer may still be storing copies of its entries.
     """
     ends = [after.first_entry_id - 1 for _, after in pairwise(metadata.fragments)]
     if metadata.is_closed:
@@ -62,11 +63,11 @@ def fragments_to_check(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, int
 def short_ranges(
     metadata: LedgerMetadata, lists: Mapping[str, Ranges | None]
 ) -> Iterator[ShortRange]:
-    """Yield the entries that do not have all copies, ascending.
+    """Yield the ranges of entries that do not have all copies, in ascending order.
 
     Args:
         metadata: Metadata of the ledger.
-        lists: For each bookie, the ranges of the ledger that it lists; None if the bookie has no
+        lists: Maps each bookie to the ranges of the ledger that it lists, or to None if it sent no
             list.
     """
     for fragment, last in fragments_to_check(metadata):
@@ -78,8 +79,9 @@ def _short_of(
 ) -> Iterator[ShortRange]:
     """Yield the short ranges of one fragment.
 
-    The ends of all listed ranges cut the fragment into parts. Within a part, each bookie lists all
-    entries or none. If the ledger is striped, a bookie may own no entry of a part.
+    The ends of all listed ranges cut the fragment into parts. In a part, each bookie lists either
+    all entries or no entry. If the ledger is striped, a part may have no entry that a bookie must
+    store.
     """
     first = fragment.first_entry_id
     cuts = {first, last + 1}
@@ -105,7 +107,10 @@ def _short_of(
 
 
 def _lists(ranges: Ranges | None, places: dict[str, int], name: str, entry_id: int) -> bool:
-    """Whether the ranges contain the entry. `places` has the current place in each list."""
+    """Whether the ranges contain the entry.
+
+    `places` has the current place in each bookie's list.
+    """
     if ranges is None:
         return False
     place = places[name]
@@ -123,7 +128,7 @@ def _short_between(
     holders: set[str],
     lists: Mapping[str, Ranges | None],
 ) -> ShortRange | None:
-    """Return the short range from first to last, or None if all entries have all copies."""
+    """Return the short range from `first` to `last`, or None if all entries have all copies."""
     worst: tuple[int, int] | None = None
     lacking: set[str] = set()
     unknown: set[str] = set()
@@ -142,7 +147,7 @@ def _short_between(
 
 
 def _is_alike(before: ShortRange, after: ShortRange, gap_max: int) -> bool:
-    """Whether two neighbouring ranges are missing on the same bookies, and so are shown as one.
+    """Whether the same bookies lack two neighbouring ranges, so that they are shown as one range.
 
     In a striped ledger, a bookie does not store the entries between two of its entries.
     """
@@ -156,6 +161,6 @@ def _joined(before: ShortRange, after: ShortRange) -> ShortRange:
 
 
 def _order(copies: tuple[int, int]) -> tuple[int, int]:
-    """The sort key of an entry. Unknown copies are counted as if they existed."""
+    """Return the sort key of an entry, by its copies. Unknown copies count as existing copies."""
     held, unknown = copies
     return held + unknown, held

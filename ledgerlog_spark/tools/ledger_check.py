@@ -1,8 +1,8 @@
-"""Checks the metadata of ledgers, and that their bookies list the entries that they must have.
+"""Checks the metadata of ledgers, and whether bookies list the entries that they must have.
 
-A check changes nothing. The check contacts bookies only for lists of entries, and reads no entry. A
-ledger with a finding that is not a note is checked once more, after a sync and with new lists,
-because a writer or a bookie may have changed the ledger meanwhile.
+A check changes nothing. It requests only lists of entries from bookies, and reads no entry. If a
+ledger has a finding that is not a note, the ledger is checked once more, after a sync and with new
+lists, because a writer or a bookie may have changed the ledger during the check.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ LISTS_AT_ONCE = 16
 LIST_TIMEOUT_MS = 30_000
 
 Found = Versioned[LedgerMetadata] | MetadataFormatError
-"""The record of a ledger, or the reason why it cannot be decoded."""
+"""The record of a ledger, or the error that states why the record cannot be decoded."""
 
 GivenUp = Callable[[int], Awaitable[Ranges]]
-"""Returns the entries of a ledger that an operator gave up, as ascending ranges."""
+"""A function that returns the entries of a ledger that an operator gave up, as ascending ranges."""
 
 OnProgress = Callable[[int], object]
-"""Called with the number of ledgers that have been checked so far."""
+"""A function that is called with the number of ledgers that have been checked so far."""
 
 
 @dataclass(slots=True)
 class LedgersReport:
-    """The result of a check.
+    """The result of a check of one ledger or all ledgers.
 
     Attributes:
-        findings: The first findings, without notes unless they were requested.
-        states: Number of ledgers by state, such as `CLOSED`, or `unreadable` if the metadata cannot
-            be decoded.
-        counts: Number of all findings by severity.
-        sound: Number of ledgers without a finding, except for notes.
+        findings: The first findings. They include notes only if notes were requested.
+        states: Maps each state, such as `CLOSED`, to the number of ledgers in this state. The state
+            is `unreadable` if the metadata of a ledger cannot be decoded.
+        counts: Maps each severity to the number of all findings with this severity.
+        sound: Number of ledgers that have no findings other than notes.
         copies_checked: Number of ledgers whose copies were checked.
     """
 
@@ -70,7 +70,7 @@ class LedgersReport:
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """One ledger. `state` is empty if the ledger does not exist any more."""
+    """The result for one ledger. `state` is empty if the ledger no longer exists."""
 
     state: str
     findings: Sequence[ToolFinding] = ()
@@ -140,7 +140,7 @@ class LedgerCheck:
             on_progress(done)
 
     async def _walked(self) -> AsyncIterator[list[WalkedLedger]]:
-        """Yield all ledgers with their metadata, some at a time."""
+        """Yield all ledgers with their metadata, as lists of at most LEDGERS_AT_ONCE ledgers."""
         some: list[WalkedLedger] = []
         try:
             async for walked in self._ledgers.walk():
@@ -212,7 +212,10 @@ class LedgerCheck:
         return findings
 
     async def _list(self, bookie_id: str, ledger_id: int) -> Ranges | None:
-        """The entries that a bookie lists; None if it is down, in limbo, or cannot list them."""
+        """Return the entries that a bookie lists.
+
+        The result is None if the bookie is down or in limbo, or cannot list entries.
+        """
         assert self._lister is not None
         answered: asyncio.Future[Ranges | None] = asyncio.get_running_loop().create_future()
 
@@ -233,7 +236,7 @@ class LedgerCheck:
 
     def _count(self, checked: _Checked) -> None:
         if not checked.state:
-            return  # the ledger was deleted meanwhile
+            return  # the ledger was deleted during the check
         report = self.report
         report.states[checked.state] += 1
         report.copies_checked += checked.has_lists
@@ -276,6 +279,6 @@ def _short_finding(ledger_id: int, quorum: Quorum, short: ShortRange) -> ToolFin
 
 
 def states_text(states: Counter[str]) -> str:
-    """A text with the number of ledgers in each state."""
+    """Return a text with the number of ledgers in each state."""
     names = [*(state.name for state in LedgerState), "unreadable"]
     return ", ".join(f"{states[name]:,} {name}" for name in names if states[name]) or "none"

@@ -43,7 +43,7 @@ class LogListing:
 def check_page(
     log: str, kind: RecordKind[Any], ref: PageRef, records: Sequence[Any]
 ) -> Iterator[ToolFinding]:
-    """Yield a finding if a page does not have the records that its reference names."""
+    """Yield a finding if a page does not have the records that the reference to it names."""
     if not records:
         found = "no record"
     else:
@@ -137,9 +137,9 @@ def check_ranges(
     """Yield the findings about the ledgers that a log lists.
 
     Args:
-        listing: The list.
-        records: The metadata of each listed ledger; None if it is missing or cannot be decoded.
-            The metadata was read after the list.
+        listing: The content of the log's head and pages.
+        records: The metadata of each listed ledger, or None if it is missing or cannot be decoded.
+            The metadata was read after the head and the pages.
     """
     ranges: dict[int, list[Item]] = defaultdict(list)
     for item in listing.items:

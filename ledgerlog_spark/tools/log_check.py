@@ -1,8 +1,8 @@
 """Checks the head, the pages and the ledgers of logs, and finds the ledgers that no log lists.
 
-A check changes nothing, and seals no ledger. The ids of all ledgers are read before the lists, once
-for all logs (LOGS.md#U17). If a log has a finding, it is checked once more, because commits and the
-sweeper may have changed it meanwhile.
+A check changes nothing, and seals no ledger. The ids of all ledgers are read once for all logs,
+before the lists of the logs are read (LOGS.md#U17). If a log has a finding, it is checked once
+more, because commits and the sweeper may have changed it during the check.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class CheckedLog:
 
     Attributes:
         name: The name of the log.
-        log_id: Its id.
+        log_id: The id of the log.
         is_readable: Whether the head and all pages could be read.
         items: Number of listed ranges.
         pages: Number of pages that the head names.
         ledgers: Number of listed ledgers.
-        findings: The findings.
+        findings: The findings about the log.
     """
 
     name: str
@@ -59,10 +59,10 @@ class CheckedLog:
 
 @dataclass(slots=True)
 class Owners:
-    """The owners of all ledgers, from their metadata.
+    """The logs that own ledgers, according to the metadata of all ledgers.
 
     Attributes:
-        by_log: For each log id, the ids of the log's ledgers.
+        by_log: Maps each log id to the ids of the log's ledgers.
         unreadable: Number of ledgers whose metadata cannot be decoded.
     """
 
@@ -96,7 +96,7 @@ class LogListings:
         return owners
 
     async def strangers(self, owners: Owners) -> list[ToolFinding]:
-        """The findings about ledgers whose log does not exist, and about logs without a head."""
+        """Return findings about ledgers whose log does not exist, and about logs without a head."""
         await self._logs.sync()
         ids = set(await self._logs.ids())
         found = []
@@ -174,7 +174,7 @@ class LogListings:
 
 
 class _Pages:
-    """Reads all pages of a head, one by one, so that one bad page does not hide the others."""
+    """Reads all pages that a head names, one by one. After a bad page, it reads the other pages."""
 
     def __init__(self, stores: MetadataStores, head: LogHead) -> None:
         self._logs = stores.logs
@@ -183,7 +183,7 @@ class _Pages:
         self.count = 0
 
     async def all(self, kind: RecordKind[Any], paged: Paged[Any]) -> list[Any]:
-        """The records of a sequence, without the records of pages that cannot be read."""
+        """Return the records of a paged sequence. Omit the records of pages that cannot be read."""
         refs = [ref for index in paged.index for ref in await self._page(REFS, index)]
         records = [each for ref in (*refs, *paged.pages) for each in await self._page(kind, ref)]
         return [*records, *paged.recent]

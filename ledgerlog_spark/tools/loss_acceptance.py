@@ -1,4 +1,4 @@
-"""Accepts the loss of entries of a ledger, so that auto-recovery does not look for them any more.
+"""Accepts the loss of entries of a ledger, so that auto-recovery no longer tries to read them.
 
 Only entries that auto-recovery has reported as unreadable can be given up. Before they are given
 up, all their copies are read once more.
@@ -17,8 +17,10 @@ from ledgerlog_spark.wire.ledger_loss import RANGES_MAX, TEXT_MAX, AcceptedRange
 from ledgerlog_spark.wire.repair_notes import Unreadable
 
 READ_MAX = 10_000
-"""Maximum number of lost entries whose copies are read before the entries are given up. If more
-entries are lost, only the copies of the first entries are read."""
+"""Maximum number of lost entries whose copies are read again before the entries are given up.
+
+If more entries are lost, only the copies of the first READ_MAX entries are read.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,8 @@ class ReportedLoss:
 
     Attributes:
         metadata: The metadata of the ledger.
-        note: The report.
-        version: The version of the report.
+        note: The report of auto-recovery.
+        version: The version of the node with this report.
     """
 
     ledger_id: int
@@ -43,7 +45,7 @@ class ReportedLoss:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """The unreadable entries."""
+        """The unreadable entries, as pairs of first and last entry id."""
         return tuple((each.first_entry_id, each.last_entry_id) for each in self.note.ranges)
 
 
@@ -52,8 +54,8 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
 
     Raises:
         LedgerNotFoundError: The ledger does not exist.
-        LedgerError: Auto-recovery has reported no unreadable entry. Or a bookie may still have an
-            entry, and `is_forced` is false.
+        LedgerError: Auto-recovery has reported no unreadable entry. Or `is_forced` is false, and a
+            bookie may still have a reported entry.
     """
     await stores.ledgers.sync()
     metadata = (await stores.ledgers.load(ledger_id)).value
@@ -72,7 +74,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
         raise LedgerError(
             f"entries {first.first_entry_id} to {first.last_entry_id} of ledger {ledger_id} may "
             f"still exist, because not all bookies deny these entries ({answers}); nothing "
-            "was given up. Start these bookies, or pass --force if they are gone for ever",
+            "was given up. Start these bookies, or pass --force if they never run again",
             ledger_id=ledger_id,
             retriable=True,
         )
@@ -82,7 +84,7 @@ async def reported_loss(stores: MetadataStores, ledger_id: int, *, is_forced: bo
 async def require_unreadable(
     transport: BookieTransport, loss: ReportedLoss, *, timeout_ms: int
 ) -> None:
-    """Raise LedgerError if one of the entries has an intact copy now."""
+    """Raise LedgerError if one of the reported entries has an intact copy now."""
     reader = CopyReader(transport, loss.ledger_id, loss.metadata, timeout_ms=timeout_ms)
     left = READ_MAX
     for first, last in loss.ranges:
@@ -111,11 +113,12 @@ async def accept_loss(
     accepted_by: str,
     reason: str,
 ) -> LedgerLoss:
-    """Record that the entries are given up, and then delete the report.
+    """Record that the reported entries are given up, and then delete the report.
 
     Raises:
         ConfigurationError: The report has too many ranges.
-        LedgerError: The report has changed meanwhile. The acceptance is recorded.
+        LedgerError: The report has changed since it was read. The acceptance is recorded
+            nevertheless.
     """
     if len(loss.ranges) > RANGES_MAX:
         raise ConfigurationError(

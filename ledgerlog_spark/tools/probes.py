@@ -1,6 +1,6 @@
-"""Creates a ledger, writes and reads its entries, and deletes it, to show that a cluster works.
+"""Creates a ledger, writes and reads its entries, and deletes it, to test whether a cluster works.
 
-A probe changes no other ledger. If it fails, it still tries to delete its ledger.
+A probe changes no other ledger. Also after a failure, a probe tries to delete its ledger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ledgerlog_spark.model import DigestType, Fragment, LedgerMetadata, Quorum, 
 from ledgerlog_spark.waits import Deadline
 
 APPLICATION = {"application": b"ledgerlog-probe"}
-"""The custom metadata of the ledgers of probes, so that an operator recognises them."""
+"""Custom metadata of the ledgers of probes, by which an operator can recognise these ledgers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class Probe:
     """The result of a probe that succeeded.
 
     Attributes:
-        ledger_id: The ledger, which the probe has deleted.
+        ledger_id: Id of the ledger, which the probe has deleted.
         bookies: The ensemble of the ledger at the end of the probe.
         entries: Number of entries.
         append_s: Total time of all appends, in seconds.
@@ -54,7 +54,7 @@ async def probe_bookie(
     Raises:
         BookieUnavailableError: The bookie does not run, is read-only, or did not answer in time.
             The error is not retriable if no bookie of the cluster ever had this id.
-        LedgerLogError: The errors of appends and reads.
+        LedgerLogError: An append or a read failed.
     """
     services = client.services
 
@@ -79,7 +79,7 @@ async def probe_bookie(
 
 
 async def _not_writable(registration: Registration, bookie_id: str) -> LedgerLogError:
-    """The error about a bookie that accepts no new ledger. Nothing has been written yet."""
+    """Return the error for a bookie that accepts no new ledger. Nothing has been written yet."""
     see = "`ledgerlog bookies list` shows the states of all bookies"
     if bookie_id in await registration.read_only():
         what = f"bookie {bookie_id} is read-only, so it accepts no new ledger; {see}"
@@ -102,7 +102,7 @@ async def probe_cluster(
 
     Raises:
         NotEnoughBookiesError: There are too few writable bookies, or they did not answer in time.
-        LedgerLogError: The errors of appends and reads.
+        LedgerLogError: An append or a read failed.
     """
 
     def late() -> NotEnoughBookiesError:
@@ -154,7 +154,7 @@ async def _probe(
 
 
 async def _compare(client: LedgerClient, ledger_id: int, payloads: list[bytes]) -> None:
-    """Raise RemoteProtocolError if the closed ledger does not return these payloads."""
+    """Read the closed ledger. Raise RemoteProtocolError if its payloads differ from `payloads`."""
     reader = await client.open_ledger(ledger_id)
     try:
         found = [bytes(entry.payload) async for entry in reader.read()]

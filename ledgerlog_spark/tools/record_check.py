@@ -14,11 +14,11 @@ FORMAT_NEWEST = 3
 
 @dataclass(frozen=True, slots=True)
 class KnownMembers:
-    """The bookies of the cluster.
+    """The ids of the bookies of the cluster.
 
     Attributes:
-        known: Bookies with a cookie.
-        registered: Bookies that run.
+        known: Ids of the bookies that have a cookie.
+        registered: Ids of the bookies that are registered now.
     """
 
     known: frozenset[str]
@@ -31,8 +31,8 @@ def check_record(
     """Yield the findings about a record that could be decoded.
 
     The decoder has already checked that the first fragment begins at entry 0, that the fragments
-    are ascending, that each ensemble has E bookies, and that the numbers of a closed ledger are in
-    their ranges.
+    are ascending, that each ensemble has E bookies, and that the numbers of a closed ledger are
+    within the valid limits.
     """
 
     def found(severity: Severity, what: str, advice: str = "") -> ToolFinding:
@@ -115,7 +115,7 @@ def _check_fragment(
 def _fewest_in_a_write_set(
     metadata: LedgerMetadata, ensemble: tuple[str, ...], names: Collection[str]
 ) -> int:
-    """The smallest number of bookies of a write set that are in `names`."""
+    """Return, over all write sets, the smallest number of a write set's bookies in `names`."""
     quorum = metadata.quorum
     return min(
         len({ensemble[index] for index in write_set(quorum, residue)} & set(names))

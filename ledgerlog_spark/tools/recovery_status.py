@@ -1,4 +1,4 @@
-"""What auto-recovery does, and why a ledger is not healed, from the stores of auto-recovery."""
+"""Reads from the stores of auto-recovery what it does, and why a ledger is not healed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 COUNTED_MAX = 100_000
-"""Maximum number of ledgers that are counted in a queue."""
+"""Maximum number up to which the ledgers of a queue are counted."""
 
 QUEUES = ("marks", "holes", "moves", "unreadable")
 
@@ -32,10 +32,10 @@ ADVICE = {
         "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`"
     ),
     JobOutcome.COPIES_DIFFER: "`ledgerlog ledgers show --replicas` reads the copies",
-    JobOutcome.TARGET_FAILED: "Look at the log of this bookie",
+    JobOutcome.TARGET_FAILED: "Read the log file of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
-"""What to do after an attempt with this outcome."""
+"""Maps the outcome of an attempt to a text that states what the operator should do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +51,14 @@ class RecoveryStatus:
     """The state of auto-recovery of a cluster.
 
     Attributes:
-        is_enabled: Whether auditors mark ledgers and workers begin with ledgers.
-        delay_s: Delay in seconds before the ledgers of one lost bookie are marked; None if no delay
-            is stored.
-        auditor: Id of the auditor; None if no auditor runs.
+        is_enabled: Whether auditors mark ledgers, and workers start to heal further ledgers.
+        delay_s: Delay in seconds before the ledgers of one lost bookie are marked, or None if no
+            delay is stored.
+        auditor: Id of the auditor, or None if no auditor runs.
         queues: The length of each queue of `QUEUES`.
-        workers: The reports of the workers, by id.
-        vacations: The bookies that are drained, decommissioned or recovered, by id.
+        workers: Maps the ids of workers to their reports.
+        vacations: Maps the ids of bookies that are drained, decommissioned or recovered to their
+            vacations.
     """
 
     is_enabled: bool
@@ -73,18 +74,20 @@ class LedgerStatus:
     """The facts that show why a ledger is not healed, or that it needs no healing.
 
     Attributes:
-        metadata: The metadata of the ledger; None if it is deleted.
-        lost_bookies: Bookies that were lost, from the mark. Empty if there is no mark.
-        marked_ms: When the mark was made, by the clock of the auditor.
-        holes: Copies that registered bookies lack.
-        moves: Copies that must move to other bookies.
-        unreadable: Entries of which no copy was readable.
-        losses: Entries that were given up; None if there are none.
-        attempts: The failed attempts; None before the third failed attempt.
-        lock_holder: The worker that handles the ledger now; None if no worker does.
-        worker: The worker that reports the ledger as its task; None if no worker does.
+        metadata: The metadata of the ledger, or None if the ledger is deleted.
+        lost_bookies: Ids of the lost bookies that the mark of the ledger names; empty if there is
+            no mark.
+        marked_ms: Time when the mark was made, in ms since 1970 by the clock of the auditor.
+        holes: Copies of the ledger that registered bookies lack.
+        moves: Copies of the ledger that must move to other bookies.
+        unreadable: Ranges of entries of which no copy was readable.
+        losses: Entries that an operator gave up, or None if no entry was given up.
+        attempts: The failed attempts to heal the ledger, or None before the third failed attempt.
+        lock_holder: Id of the worker that heals the ledger now, or None if no worker heals it.
+        worker: Id of a worker that reports the ledger as its task, or None if there is no such
+            worker.
         is_enabled: Whether auto-recovery is enabled.
-        auditor: Id of the auditor; None if no auditor runs.
+        auditor: Id of the auditor, or None if no auditor runs.
         workers_count: Number of workers of ledgerlog.
     """
 
@@ -105,11 +108,14 @@ class LedgerStatus:
 
     @property
     def is_queued(self) -> bool:
-        """Whether a queue has the ledger."""
+        """Whether a queue contains the ledger."""
         return bool(self.lost_bookies or self.holes or self.moves)
 
     def reasons(self) -> list[str]:
-        """Why the ledger is not healed, in plain words, the most important reason first."""
+        """Return texts that state why the ledger is not healed.
+
+        The most important reason is first.
+        """
         if self.metadata is None:
             return [
                 "the ledger does not exist"
@@ -133,10 +139,10 @@ class LedgerStatus:
         if not self.is_enabled:
             found.append("auto-recovery is disabled: `ledgerlog autorecovery enable` enables it")
         if self.lock_holder is not None:
-            found.append(f"{self.lock_holder} handles the ledger now")
+            found.append(f"{self.lock_holder} heals the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
-            # This release may not have the outcome, if a newer release has written it.
+            # If a newer release has written the outcome, it may be missing in this release.
             outcome = JobOutcome.__members__.get(self.attempts.refusal.upper())
             meaning = repr(self.attempts.refusal) if outcome is None else outcome.value
             advice = "" if outcome is None else ADVICE.get(outcome, "")
@@ -170,7 +176,7 @@ async def recovery_status(stores: MetadataStores) -> RecoveryStatus:
 
 
 async def ledger_status(stores: MetadataStores, ledger_id: int) -> LedgerStatus:
-    """Read the reasons why a ledger is not healed."""
+    """Read the facts that show why a ledger is not healed."""
     await stores.ledgers.sync()
     try:
         metadata = (await stores.ledgers.load(ledger_id)).value

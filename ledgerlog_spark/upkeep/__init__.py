@@ -1,9 +1,9 @@
-"""The upkeep service: merges, sweeps and applies retention to the logs of a cluster.
+"""The upkeep service: merges and sweeps the logs of a cluster, and applies their retention.
 
-- `service`: upkeep as a separate process. `upkeep`: one pass over all logs, also in the process of
-  a stream.
-- `merge_plan`: which ranges are worth merging. `merging`: merges these ranges. `rows`: copies rows
-  of ranges, for merges and for restored versions.
+- `service`: upkeep as a separate process. `upkeep`: one pass over all logs. The process of a stream
+  can also run such a pass.
+- `merge_plan`: decides which ranges are worth merging. `merging`: merges these ranges. `rows`:
+  copies rows of ranges, for merges and for restored versions.
 
-pyarrow is imported only for merges.
+The package imports pyarrow only for merges.
 """

@@ -1,6 +1,7 @@
 """`python -m ledgerlog_spark.upkeep` maintains the logs of a local cluster until SIGTERM.
 
-It does the same as `ledgerlog upkeep run`, at a low priority, and does not import the commands.
+This program does the same as `ledgerlog upkeep run`, but at a low priority, and without importing
+the code of the commands.
 """
 
 from __future__ import annotations

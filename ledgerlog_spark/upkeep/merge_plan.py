@@ -1,8 +1,9 @@
 """Decides which listed ranges are worth merging (LOGS.md#U14). The functions are pure.
 
-A merge copies every byte of its ranges. So in a background merge, the largest range has at most a
-quarter of all merged bytes. So each merge moves a row to a range that is at least four times as
-large as the row's previous range. So a row is copied only a few times, however long the log exists.
+A merge copies every byte of its ranges. To limit the number of copies, the largest range of a
+background merge has at most a quarter of all merged bytes. So each merge moves a row to a range
+that is at least four times as large as the row's previous range. As a result, a row is copied only
+a few times, however long the log exists.
 """
 
 from __future__ import annotations
@@ -17,24 +18,26 @@ from ledgerlog_spark.protocol.log.state.records import Item
 TARGET_BYTES_DEFAULT = 256 << 20
 BACKGROUND_RANGES_MIN = 64
 RUN_LEDGERS_MAX = 1_000
-"""Maximum number of ledgers in one merge. One transaction marks all these ledgers, and must be far
-smaller than 1 MiB."""
+"""Maximum number of ledgers in one merge.
+
+One transaction marks all these ledgers, and its size must be far less than 1 MiB.
+"""
 
 RUN_RANGES_MAX = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class MergePolicy:
-    """Limits of the merges that are worth their cost."""
+    """Limits that decide whether a merge is worth its cost."""
 
     target_bytes: int = TARGET_BYTES_DEFAULT
-    """Maximum payload bytes of a merged range.
+    """Maximum number of payload bytes of a merged range.
 
     Ranges of more than half of this size are not merged.
     """
     ranges_min: int = 2  # minimum number of ranges in a run, at least 2
     growth: int = 1
-    """Minimum size of a run, as a multiple of the size of its largest range; 1 for no limit."""
+    """Minimum size of a run, as a multiple of the size of its largest range; 1 means no limit."""
 
     def __post_init__(self) -> None:
         if self.target_bytes < 1 or self.ranges_min < 2 or self.growth < 1:  # noqa: PLR2004
@@ -45,21 +48,24 @@ class MergePolicy:
 
 
 BACKGROUND = MergePolicy(ranges_min=BACKGROUND_RANGES_MIN, growth=4)
-"""The policy of merges in the background."""
+"""The policy for merges in the background."""
 
 
 def plan_merges(
     items: Sequence[Item], passwords: Mapping[int, bytes], policy: MergePolicy
 ) -> list[tuple[Item, ...]]:
-    """The runs of neighbouring ranges to merge, oldest first. Each run becomes one range.
+    """Return the runs of neighbouring ranges to merge. The oldest run is first.
 
-    `items` are the items of the newest version. Ranges of ledgers that are not in `passwords` are
-    not merged. An open ledger must not be in `passwords`, because its writer may continue to use
-    the ledger.
+    A merge turns each run into one range. `items` are the items of the newest version. Ranges of
+    ledgers that are not in `passwords` are not merged. An open ledger must not be in `passwords`,
+    because its writer may continue to use the ledger.
     """
 
     def kind_of(item: Item) -> tuple[int, bytes] | None:
-        """Neighbouring items of one kind may be merged. Items without a kind are never merged."""
+        """Return the kind of an item, or None if the item is never merged.
+
+        Neighbouring items of the same kind can be merged.
+        """
         password = passwords.get(item.ledger_id)
         is_small = item.size_bytes * 2 <= policy.target_bytes
         return (item.schema_id, password) if is_small and password is not None else None
@@ -90,9 +96,9 @@ def _cut(stretch: Iterable[Item], policy: MergePolicy) -> Iterator[list[Item]]:
 
 
 def _worth_it(run: Sequence[Item], policy: MergePolicy) -> list[tuple[Item, ...]]:
-    """The run if it is worth merging.
+    """Return a list of the run if the run is worth merging.
 
-    Otherwise, return the parts between large ranges that are worth merging.
+    Otherwise, return the parts of the run, between large ranges, that are worth merging.
     """
     found: list[tuple[Item, ...]] = []
     waiting = [list(run)]

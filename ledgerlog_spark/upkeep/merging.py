@@ -38,20 +38,20 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 READ_AHEAD = 16
-"""Maximum number of ranges whose first entries are read ahead."""
+"""Maximum number of ranges whose first entries are requested before they are needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """The result of merging one log."""
+    """The result of a merge of one log."""
 
     log: str
     ranges_before: int
-    ranges_after: int  # number of ranges after the merge, without ranges of other jobs' new commits
-    rows: int = 0  # copied rows
-    size_bytes: int = 0  # size of the new ledgers
+    ranges_after: int  # number of ranges after the merge, without new ranges of other jobs
+    rows: int = 0  # number of copied rows
+    size_bytes: int = 0  # total size of the new ledgers
     ledgers: int = 0  # number of new ledgers
-    lost: int = 0  # merges that were given up, mostly because the list was changed meanwhile
+    lost: int = 0  # number of merges that were given up, mostly because the list has changed
 
 
 def is_mergeable(head: LogHead) -> bool:
@@ -60,7 +60,7 @@ def is_mergeable(head: LogHead) -> bool:
 
 
 def check_mergeable(head: LogHead) -> None:
-    """Raise LogKindError unless ranges of this log can be merged."""
+    """Raise LogKindError if ranges of this log cannot be merged."""
     if not is_mergeable(head):
         raise LogKindError(
             f"log {head.name!r} is a {head.kind.name.lower()} log of "
@@ -71,7 +71,7 @@ def check_mergeable(head: LogHead) -> None:
 
 
 class LogMerger:
-    """Merges one transactional log of rows."""
+    """Merges small ranges of one transactional log of rows."""
 
     def __init__(
         self,
@@ -83,9 +83,10 @@ class LogMerger:
         seals: bool = False,
         on_progress: OnProgress = no_progress,
     ) -> None:
-        """With `seals`, open ledgers are sealed first, so that their ranges can be merged.
+        """Prepare a merger.
 
-        A stream whose ledger was sealed continues in another ledger. `on_progress` is called on the
+        If `seals` is True, open ledgers are sealed first, so that their ranges can be merged. A
+        stream whose ledger was sealed continues in another ledger. `on_progress` is called on the
         event loop after each range, with the number of copied ranges and of all ranges.
         """
         self._log = log
@@ -98,9 +99,10 @@ class LogMerger:
         self._ranges_total = 0
 
     async def merge(self) -> Merged:
-        """Merge all runs that are worth merging, one by one, with a commit for each run.
+        """Merge all runs that are worth merging.
 
-        If `is_mergeable` is false for the log, the call does nothing.
+        Each run is merged separately, with its own commit. If `is_mergeable` is false for the log,
+        the method does nothing.
         """
         head = (await self._log.state()).head
         if not is_mergeable(head):
@@ -137,8 +139,7 @@ class LogMerger:
         properties = LogProperties.from_mapping(snapshot.properties)
         target_bytes = min(self._policy.target_bytes, properties.roll_bytes)
         policy = replace(self._policy, target_bytes=target_bytes)
-        # The merge is planned twice, so that metadata is read only for the ledgers of possible
-        # runs.
+        # The merge is planned twice, so that only the metadata of ledgers in possible runs is read.
         ids = dict.fromkeys((item.ledger_id for item in snapshot.items), b"")
         candidates = plan_merges(snapshot.items, ids, policy)
         wanted = list(dict.fromkeys(item.ledger_id for run in candidates for item in run))
@@ -147,7 +148,7 @@ class LogMerger:
         return plan_merges(snapshot.items, passwords, policy)
 
     async def _password_of(self, ledger_id: int) -> bytes | None:
-        """The password of a closed ledger; None if the ledger is open or deleted."""
+        """Return the password of a closed ledger, or None if the ledger is open or deleted."""
         try:
             metadata = await self._client.ledger_metadata(ledger_id)
             if self._seals and not metadata.is_closed:
@@ -157,7 +158,10 @@ class LogMerger:
         return metadata.password if metadata.is_closed else None
 
     async def _merge_run(self, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange | None:
-        """The new range of the run; None if the merge was given up (see `Merged.lost`)."""
+        """Merge a run into one range, and return this range.
+
+        The result is None if the merge was given up (see `Merged.lost`).
+        """
         try:
             metadata = await self._client.ledger_metadata(run[0].ledger_id)
         except LedgerNotFoundError as error:
@@ -171,7 +175,7 @@ class LogMerger:
         try:
             begun = await self._log.begin(password=metadata.password)
         except UnauthorizedError:
-            return None  # an older release listed ledgers with two passwords
+            return None  # an older release listed ledgers with different passwords in one log
         job = replace(begun, since_offset=run[0].first_offset)
         try:
             staged = await self._copy(job, snapshot, run)
@@ -193,7 +197,7 @@ class LogMerger:
         return all(listed.get(item.first_offset) == item for item in run)
 
     async def _copy(self, job: Job, snapshot: LogSnapshot, run: Sequence[Item]) -> StagedRange:
-        # Imported here, because upkeep needs Arrow only for merges.
+        # The import is here, because upkeep needs Arrow only for merges.
         from ledgerlog_spark.upkeep.rows import begun, rows_of, write_range
 
         schema = snapshot.schemas[run[0].schema_id]

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 COMPUTES = "the thread computes: it waits for nothing"
-"""The reason why the wait for the thread has no time limit."""
+"""Text that states why the wait for the thread has no time limit."""
 
 
 async def write_range(
@@ -37,15 +37,15 @@ async def write_range(
     *,
     compression: str = "zstd",
 ) -> StagedRange:
-    """Write the rows of `batches`, at least one row, and close the ledger. Returns the new range.
+    """Write the rows of `batches`, close the ledger, and return the new range.
 
-    Encoding runs on another thread, because other coroutines use the client's event loop. After an
-    error, the sweeper deletes the ledger later.
+    There must be at least one row. The rows are encoded on another thread, because other coroutines
+    use the client's event loop. If an error occurs, the sweeper deletes the ledger later.
     """
     splitter = EntrySplitter(decode_schema(schema), compression=compression)
 
     async def append(encode: Callable[[], Iterator[EncodedEntry]]) -> bytes | None:
-        """Append the entries with rows; return the index entry."""
+        """Append the entries that have rows, and return the index entry."""
         for entry in await forever(asyncio.to_thread(lambda: list(encode())), COMPUTES):
             if not entry.rows:
                 return entry.payload
@@ -74,9 +74,10 @@ async def rows_of(
     start_offset: int | None = None,
     end_offset: int | None = None,
 ) -> AsyncGenerator[pa.RecordBatch, None]:
-    """The rows of a listed range, in order; with offsets, only rows in [start_offset, end_offset).
+    """Yield the rows of a listed range, in order.
 
-    `entries` yields the entries of the range, and is closed at the end.
+    If offsets are given, yield only the rows from `start_offset` to before `end_offset`. `entries`
+    yields the entries of the range. The function closes it at the end.
     """
     start = item.first_offset if start_offset is None else start_offset
     end = item.end_offset if end_offset is None else end_offset
@@ -96,7 +97,7 @@ async def rows_of(
 
 @contextlib.contextmanager
 def _loss_of_other_rows() -> Iterator[None]:
-    """Raise DataLossError if the rows differ from the list, so that other runs are still merged."""
+    """If rows differ from the list, raise DataLossError, so that other runs are still merged."""
     try:
         yield
     except WireFormatError as error:
@@ -104,7 +105,7 @@ def _loss_of_other_rows() -> Iterator[None]:
 
 
 def begun(log: Log, item: Item, password: bytes) -> BegunRange:
-    """The entries of a listed range. The first read request is sent immediately."""
+    """Return the entries of a listed range. The first request for entries is sent immediately."""
     first, last = item.first_entry_id, item.last_entry_id
     return BegunRange(log.read_range(item.ledger_id, first, last, password=password))
 
@@ -114,7 +115,8 @@ async def restore(
 ) -> CommitResult:
     """Create a new version with the rows of an older version. Raises the errors of `Log.restore`.
 
-    With `overwrite_if_changed`, rows that other jobs commit during this call are also replaced.
+    If `overwrite_if_changed` is True, rows that other jobs commit during this call are also
+    replaced.
     """
     schemas = (await log.snapshot(version)).schemas
 

@@ -1,11 +1,11 @@
 """Upkeep as a separate process, which runs until SIGTERM: `ledgerlog upkeep run`.
 
-After each event, the process writes one JSON object as a line of standard output. Events are its
-start and its end, a changed log, a log that could not be maintained, a failed pass, and an
-unreachable ZooKeeper. If another process has the lease, the process reports this once, and again
-only after it has had the lease itself. Several such processes may run, but only the holder of the
-lease works. A pass never waits for a blocked standard output, because other processes would then
-wait for the lease.
+After each event, the process writes one JSON object as a line of standard output. The events are
+the start and the end of the process, a changed log, a log that could not be maintained, a failed
+pass, and an unreachable ZooKeeper. If another process has the lease, this process reports that
+once. It reports it again only after this process itself has had the lease. Several such processes
+may run, but only the holder of the lease works. A pass never waits for a blocked standard output.
+Otherwise, other processes would have to wait for the lease during this time.
 """
 
 from __future__ import annotations
@@ -45,12 +45,11 @@ WriteLine = Callable[[str], object]
 def standard_output(*, drain_seconds: float | None = DRAIN_SECONDS) -> Iterator[WriteLine]:
     """Yield a function that writes a line to standard output without waiting.
 
-    If 1 MiB of lines wait to be written, further lines are dropped.
-
-    Writing raises `BrokenPipeError` after the reader of the pipe has ended. At its end, the block
-    waits up to `drain_seconds` for unwritten lines. If it is None, the wait has no limit.
+    If 1 MiB of lines are not written yet, further lines are dropped. The function raises
+    `BrokenPipeError` after the reader of the pipe has ended. At its end, the block waits at most
+    `drain_seconds` until all lines are written. If `drain_seconds` is None, this wait has no limit.
     """
-    if sys.__stdout__ is None:  # closed; another file may use its descriptor now
+    if sys.__stdout__ is None:  # it is closed, and another file may use its descriptor now
         yield lambda _: None
         return
     lines = LogLines(STANDARD_OUTPUT, lambda count: _line("lines_dropped", count=count))
@@ -70,7 +69,7 @@ class UpkeepService:
     """One process that maintains all logs of a cluster."""
 
     def __init__(self, uri: str | None, write_line: WriteLine) -> None:
-        """Without `uri`, the service uses the URI of the environment."""
+        """Prepare the service. If `uri` is None, it uses the URI from the environment variable."""
         self._uri = uri
         self._write_line = write_line
         self._is_held_by_us: bool | None = None
@@ -80,7 +79,7 @@ class UpkeepService:
     async def run_once(self, *, wait_seconds: float = 0) -> int:
         """Run one pass.
 
-        Return 1 if a log failed, 4 if another process holds the lease, otherwise 0.
+        Return 1 if a log could not be maintained, 4 if another process has the lease, otherwise 0.
         """
         async with await open_client(self._uri) as client:
             kept = await Upkeep(client, on_log=self._on_log).run(wait_seconds=wait_seconds)
@@ -92,7 +91,7 @@ class UpkeepService:
         return FAILED if self._has_failed else DONE
 
     async def run(self, *, interval_seconds: float) -> int:
-        """Run passes until SIGTERM or SIGINT. Retry while the cluster cannot be reached."""
+        """Run passes until SIGTERM or SIGINT. Try again while the cluster cannot be reached."""
         running = asyncio.current_task()
         assert running is not None
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -116,7 +115,7 @@ class UpkeepService:
         return DONE
 
     def _stop(self, running: asyncio.Task[Any]) -> None:
-        """Cancel the work. A second signal does not interrupt the end of the work."""
+        """Cancel the task `running`. A second signal does not interrupt the end of this task."""
         if not self._is_stopped:
             self._is_stopped = True
             running.cancel()
@@ -124,7 +123,8 @@ class UpkeepService:
     async def keep_up(self, client: LedgerClient, interval_seconds: float) -> None:
         """Run passes with an interval between them, until this call is cancelled.
 
-        It is safe to cancel a pass at any moment. After an error, the next pass runs as usual.
+        It is safe to cancel a pass at any moment. After a pass that failed, the next pass runs as
+        usual.
         """
         upkeep = Upkeep(client, on_log=self._on_log)
         while not self._is_stopped:

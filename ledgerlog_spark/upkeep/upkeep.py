@@ -1,8 +1,8 @@
 """One pass of upkeep over the logs of a cluster: retention, merging, sweeping (LOGS.md#U18).
 
-One process at a time runs upkeep, because a pass needs a lease of the cluster. The lease only saves
-work. Every step is safe, even while other processes run the same step or other steps. The next pass
-finishes the work of a process that died.
+One process at a time runs upkeep, because a pass needs a lease, of which a cluster has only one.
+The lease only prevents unnecessary work. Every step is safe even if other processes run the same
+step or other steps at the same time. The next pass finishes the work of a process that died.
 """
 
 from __future__ import annotations
@@ -49,8 +49,10 @@ T = TypeVar("T")
 LEASE = "upkeep"
 LEASE_POLL_SECONDS = 0.5
 RELEASE_SECONDS_MAX = 30.0
-"""Time for which the release of the lease is retried. After an outage of this length, the session
-has ended, and the lease has ended with it."""
+"""Maximum time for which the release of the lease is tried again.
+
+After a longer outage, the session has ended, and its lease too.
+"""
 
 RETENTION_STEPS_MAX = 100
 """Maximum number of retention steps in a pass over a log. One step deletes up to about 8,000
@@ -60,27 +62,30 @@ ranges. The next pass continues."""
 _LOGGER = logging.getLogger("ledgerlog_spark.upkeep")
 
 COMMITS_BETWEEN = 256
-"""A pass is due when the version of the log is a multiple of this number."""
+"""Number of commits between two passes.
+
+A pass is due when the version of the log is a multiple of this number.
+"""
 
 THREAD_NAME = "ledgerlog-upkeep"
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """The result of one pass for one log. The result of a failed step is None.
+    """The result of one pass for one log. If a step failed, its result is None.
 
-    `truncated` and `merged` are also None if the log did not exist any more, or if an earlier pass
-    showed that no such work can be due yet.
+    `truncated` and `merged` are also None if the log no longer existed, or if an earlier pass
+    showed that no retention and no merge can be due yet.
     """
 
     log: str  # name of the log, or the id of a deleted log
-    truncated: Truncated | None = None  # result of retention
-    merged: Merged | None = None  # also None if the pass has no merge policy
+    truncated: Truncated | None = None  # result of the retention
+    merged: Merged | None = None  # result of the merge; also None if the pass has no merge policy
     swept: Swept | None = None
-    errors: tuple[LedgerLogError, ...] = ()  # errors of the failed steps; the other steps were done
+    errors: tuple[LedgerLogError, ...] = ()  # errors of failed steps; the other steps ran
 
     def counts(self) -> dict[str, int]:
-        """The result of retention and sweeping, as numbers for JSON."""
+        """Return the results of the retention and the sweep, as numbers for JSON."""
         swept = self.swept or Swept(self.log)
         unlisted = len(self.truncated.unlisted) if self.truncated else 0
         return {
@@ -92,14 +97,14 @@ class Kept:
 
     @property
     def did_something(self) -> bool:
-        """Whether anything was deleted or merged, or whether a due ledger could not be deleted."""
+        """Whether anything was deleted or merged, or a ledger that was due could not be deleted."""
         merged = self.merged is not None and self.merged.ledgers > 0
         pages = self.swept is not None and self.swept.pages_deleted > 0
         return merged or pages or any(self.counts().values())
 
 
 class Upkeep:
-    """Passes over the logs of the cluster that a client is connected to."""
+    """Runs passes over the logs of the cluster to which a client is connected."""
 
     def __init__(
         self,
@@ -109,7 +114,10 @@ class Upkeep:
         on_log: Callable[[Kept], None] = lambda _: None,
         memory: SweepMemory | None = None,
     ) -> None:
-        """If `policy` is None, nothing is merged. `memory` has the findings of earlier passes."""
+        """Prepare passes.
+
+        If `policy` is None, they merge nothing. `memory` has earlier passes' findings.
+        """
         self._client = client
         self._logs = logs_of(client)
         self._policy = policy
@@ -119,14 +127,15 @@ class Upkeep:
     async def run(
         self, names: Iterable[str] | None = None, *, wait_seconds: float = 0
     ) -> list[Kept] | None:
-        """Run one pass over these logs, or over all logs including deleted logs.
+        """Run one pass over the logs `names`.
 
-        Wait up to `wait_seconds` for the lease. If another process still has the lease, do nothing
-        and return None.
+        If `names` is None, the pass maintains all logs, including deleted logs. The method waits at
+        most `wait_seconds` for the lease. If another process still has the lease, it does nothing
+        and returns None.
 
         Raises:
             MetadataUnavailableError: The session with the metadata store was replaced, so another
-                process may have the lease now. The remaining logs are left to the next pass.
+                process may have the lease now. The next pass maintains the remaining logs.
         """
         async with leased(self._client, wait_seconds=wait_seconds) as is_held:
             if not is_held:
@@ -136,7 +145,7 @@ class Upkeep:
             if names is None:
                 log_ids = await self._logs.store.ids()
                 self._memory.forget_all_but(log_ids)
-                # Only the ids are needed, because the names are in the heads.
+                # The ids are sufficient, because each head contains the name of its log.
                 found = [self._logs.open_by_id(log_id, log_id) for log_id in log_ids]
             else:
                 found = [await self._logs.open(name) for name in names]
@@ -166,7 +175,10 @@ class Upkeep:
     async def _keep_rows(
         self, log: Log, head: Versioned[LogHead], clock: PassClock, errors: list[LedgerLogError]
     ) -> tuple[Truncated | None, Merged | None]:
-        """Apply retention, then merge, unless an earlier pass found nothing to do in this head."""
+        """Apply retention, and then merge.
+
+        The method does nothing if an earlier pass found nothing to do for this head.
+        """
         due = self._memory.of(log.log_id, head.value)
         now_ms = await _tried(clock.now_ms(log.log_id), errors)
         if now_ms is None:
@@ -189,7 +201,7 @@ class Upkeep:
 
 
 async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Truncated | None:
-    """Apply retention in steps, while more is due. Returns None if the first step failed."""
+    """Apply retention in steps while more rows are due. Return None if the first step failed."""
     done: Truncated | None = None
     for _ in range(RETENTION_STEPS_MAX):
         retained = log.retain(page_sizes=due.page_sizes, untimed_to=due.untimed_to)
@@ -205,7 +217,10 @@ async def _retained(log: Log, due: LogDue, errors: list[LedgerLogError]) -> Trun
 
 
 async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
-    """Run a step, and store its error so that other steps run. A deleted log is not an error."""
+    """Return the result of a step, or store its error in `errors` and return None.
+
+    So the other steps run after an error. A deleted log is not an error.
+    """
     try:
         return await step
     except LogNotFoundError:
@@ -217,9 +232,9 @@ async def _tried(step: Awaitable[T], errors: list[LedgerLogError]) -> T | None:
 
 @contextlib.asynccontextmanager
 async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncIterator[bool]:
-    """Hold the lease of upkeep during the block. Yield whether this process got the lease.
+    """Take the lease of upkeep for the duration of the block. Yield whether this succeeded.
 
-    Waits up to `wait_seconds` while another process has the lease.
+    If another process has the lease, the function waits for it at most `wait_seconds`.
     """
     leases = _leases_of(client)
     this_process = {"host": socket.gethostname(), "pid": str(os.getpid())}
@@ -234,7 +249,7 @@ async def leased(client: LedgerClient, *, wait_seconds: float = 0) -> AsyncItera
         yield is_held
     except BaseException as error:
         is_cancelled = isinstance(error, asyncio.CancelledError)
-        # If the request for the lease got no answer, this process may have the lease.
+        # If the request for the lease got no answer, this process may have got the lease.
         if is_held or is_cancelled or isinstance(error, MetadataUnknownError):
             # A cancelled caller does not wait for an outage to end.
             await _released(leases, seconds=0 if is_cancelled else RELEASE_SECONDS_MAX)
@@ -252,9 +267,9 @@ def _require_session(leases: Leases, session_id: int) -> None:
 
 
 async def _released(leases: Leases, *, seconds: float) -> None:
-    """Release the lease, and retry for `seconds` while the store is unavailable.
+    """Release the lease. Try again for at most `seconds` while the metadata store is unavailable.
 
-    If this fails, the lease ends with the session.
+    If the release fails, the lease ends with the session.
     """
     clock = asyncio.get_running_loop().time
     deadline = clock() + seconds
@@ -270,7 +285,10 @@ async def _released(leases: Leases, *, seconds: float) -> None:
 
 
 async def holder(client: LedgerClient) -> Mapping[str, str] | None:
-    """The process that runs upkeep now (`host`, `pid`); None if no process runs upkeep."""
+    """Return the process that runs upkeep now (`host`, `pid`).
+
+    The result is None if no process runs upkeep.
+    """
     return await _leases_of(client).holder(LEASE)
 
 
@@ -284,13 +302,13 @@ def _leases_of(client: LedgerClient) -> Leases:
 
 
 def upkeep_after_commit(client: BlockingClient, log: str, version: int | None) -> bool:
-    """Begin a pass over a log if one is due, and return whether it was begun, without a wait.
+    """Start a pass over a log if a pass is due, and return whether it was started.
 
-    The process that commits the batches of a stream calls this function. `client` must stay open
-    until the process ends. `version` is the version that the commit made; None if it made no
-    version. The process runs at most one pass at a time, on a thread that ends with the process.
-    The pass does nothing if another process runs upkeep. An error is logged, and the next pass
-    tries again.
+    The function does not wait for the end of the pass. The process that commits the batches of a
+    stream calls this function. `client` must stay open until the process ends. `version` is the
+    version that the commit made, or None if it made no version. The process runs at most one pass
+    at a time, on a thread that ends with the process. The pass does nothing if another process runs
+    upkeep. An error is logged, and the next pass tries again.
     """
     if not version or version % COMMITS_BETWEEN:
         return False

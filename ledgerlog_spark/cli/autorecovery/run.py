@@ -1,4 +1,4 @@
-"""`ledgerlog autorecovery run`: the auditor and a replication worker as a process."""
+"""`ledgerlog autorecovery run`: runs the auditor and a replication worker as a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_autorecovery(
         float,
         typer.Option(
             metavar="MIB",
-            help="Maximum number of MiB that are copied in a second; 0 for no limit.",
+            help="Maximum number of MiB that are copied in a second; 0 means no limit.",
             min=0,
         ),
     ] = 0.0,
@@ -61,7 +61,7 @@ def run_autorecovery(
     from ledgerlog_spark.upkeep.service import standard_output
 
     if member:
-        checked_bookie_id(member)  # nodes contain this id, in the same places as the id of a bookie
+        checked_bookie_id(member)  # nodes contain this id instead of the id of a bookie
     settings = WorkerSettings(jobs_max=jobs, bytes_per_second_max=int(rate * MEBIBYTE))
     with standard_output() as write_line:
         audit = settings_at(int(check_rate * MEBIBYTE))

@@ -172,7 +172,7 @@ def _time(wall_ms: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Queued:
-    """One ledger of one queue. If its node cannot be read, `problem` is the reason."""
+    """One ledger of one queue. If the ledger's node cannot be read, `problem` is the reason."""
 
     ledger_id: int
     queue: str
@@ -201,10 +201,10 @@ def queue(
 ) -> None:
     """List the ledgers that wait for auto-recovery.
 
-    `marks` is the queue that Apache's workers share: ledgers with lost
-    bookies. `holes` contains ledgers of which running bookies lack copies.
-    `moves` contains ledgers with copies that must move. `unreadable` contains
-    ledgers with entries that no bookie returned.
+    `marks` contains ledgers with lost bookies. The workers of Apache
+    BookKeeper also use this queue. `holes` contains ledgers of which running
+    bookies lack copies. `moves` contains ledgers with copies that must move.
+    `unreadable` contains ledgers with entries that no bookie returned.
     """
     if kind is not None and kind not in QUEUES:
         raise ConfigurationError(f"--kind {kind!r} is not a queue: pass {', '.join(QUEUES)}")
@@ -241,7 +241,10 @@ async def _queued(
 
 
 async def _bookies(stores: MetadataStores, name: str, ledger_id: int) -> Sequence[str] | None:
-    """The bookies for which a ledger waits; None if the ledger has just left the queue."""
+    """Return the bookies for which a ledger waits.
+
+    The result is None if the ledger has just left the queue.
+    """
     if name == "marks":
         mark = await stores.marks.load(ledger_id)
         return None if mark is None else mark.replicas

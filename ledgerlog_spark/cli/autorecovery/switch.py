@@ -24,7 +24,7 @@ def with_stores(uri: str, work: Callable[[MetadataStores], Awaitable[T]]) -> T:
 
     async def run() -> T:
         async with metadata(uri) as stores:
-            await stores.registration.instance_id()  # raises an error without a cluster
+            await stores.registration.instance_id()  # raises an error if there is no cluster
             return await work(stores)
 
     return asyncio.run(run())
@@ -43,8 +43,8 @@ def enable(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
 def disable(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """Disable auto-recovery for the whole cluster, for example during an upgrade.
 
-    No auditor marks ledgers, and no worker begins with a ledger, until
-    `autorecovery enable`. The daemons of Apache BookKeeper also obey this
+    Until `autorecovery enable` runs, no auditor marks ledgers, and no worker
+    starts to heal a ledger. The daemons of Apache BookKeeper also obey this
     setting.
     """
     is_changed = with_stores(uri, lambda stores: stores.recovery_switch.disable())
@@ -58,7 +58,8 @@ def audit(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """Request an audit now: the auditor marks the ledgers of all lost bookies.
 
     The command does not wait for the audit. The exit code is 4 if no auditor
-    runs. Then the request is stored, and the next auditor audits at its start.
+    runs. In this case, the request is stored, and the next auditor audits at
+    its start.
     """
 
     async def work(stores: MetadataStores) -> tuple[str | None, bool]:
@@ -99,7 +100,7 @@ def delay(
 
     The delay gives a bookie time to restart. If two bookies are lost, the
     auditor does not wait. A new delay also applies to a bookie that is already
-    lost; 0 begins immediately.
+    lost. With 0, the auditor begins immediately.
     """
 
     async def work(stores: MetadataStores) -> int | None:

@@ -1,4 +1,4 @@
-"""`ledgerlog bookie cookie show|create|fix|delete`: the identity of a bookie."""
+"""`ledgerlog bookie cookie show|create|fix|delete`: shows and changes a bookie's identity."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def show(
     held = None if directory is None else held_in(directory.absolute())
     stored = asyncio.run(_look(uri, _chosen(held, bookie_id)))
     if directory is not None:
-        # The bookie may run. It writes its MANIFEST before its record, so the MANIFEST is read
-        # after the record.
+        # The bookie may run. It writes its MANIFEST before its record in the metadata store. So the
+        # record is read first, and then the MANIFEST.
         held = held_in(directory.absolute())
     found = differences(stored, held)
     columns = {"metadata store": _stored_fields(stored)}
@@ -131,9 +131,9 @@ def _cookie_fields(cookie: Cookie | None) -> dict[str, Any]:
 def create(directory: Directory, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
     """Write the cookie of a directory into the metadata store, which has lost it.
 
-    This also brings back a bookie that `delete` took out of service. The
-    directory must have its cookie. It must not be older than the state that
-    the metadata store contains.
+    The command also brings back a bookie that `delete` took out of service.
+    The directory must have its cookie. The directory must not be older than
+    the state in the metadata store.
     """
     from bookie_server.tools.cookies import create as run_create
 

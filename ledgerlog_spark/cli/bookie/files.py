@@ -42,7 +42,7 @@ LIMIT = 100
 
 @contextlib.contextmanager
 def nothing_changed() -> Iterator[None]:
-    """Mark errors of the storage as definite, because the command changes nothing."""
+    """Mark storage errors in the block as definite, because the command changes nothing."""
     from bookie_server.errors import StorageError
 
     try:
@@ -73,8 +73,8 @@ def check(
 ) -> None:
     """Verify all checksums, index pointers, live bytes, and the MANIFEST of a bookie.
 
-    The exit code is 1 if there is a defect. The last line contains the
-    numbers of verified parts.
+    The exit code is 1 if there is a defect. The last line of the output
+    contains the numbers of verified parts.
     """
     from bookie_server.tools.check import check as run_check
 
@@ -193,7 +193,8 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
         try:
             yield file
         except BaseException:
-            # Otherwise, a second try would fail, because the file exists.
+            # If the file were kept, a second call of the command would fail because the file
+            # exists.
             path.unlink()
             raise
 
@@ -231,9 +232,9 @@ def rebuild_index(
 ) -> None:
     """Rebuild the damaged indexes of finished files from the records of these files.
 
-    If a record of a file is not readable, the file keeps its damaged index, and
-    the exit code is 1. With a new index, a bookie would report the entries of
-    this record as absent.
+    If a record of a file is not readable, the file keeps its damaged index,
+    and the exit code is 1. With a new index, a bookie would report the entries
+    of this record as absent.
     """
     from bookie_server.tools.rebuild import INTACT, REFUSED, Rebuild, rebuild_indexes
 
@@ -304,7 +305,7 @@ NAMES_SHOWN_MAX = 10
 
 
 def _describe(path: Path, plan: Plan) -> None:
-    """Print what a format deletes and what it keeps, to standard error."""
+    """Print to standard error which files a format deletes and which it keeps."""
     for where, names in {str(path): plan.names, **plan.journals}.items():
         if names:
             shown = ", ".join(names[:NAMES_SHOWN_MAX])

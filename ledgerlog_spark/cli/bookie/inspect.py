@@ -26,12 +26,12 @@ Limit = Annotated[int, typer.Option(metavar="N", help="Maximum number of rows to
 
 
 def start_option(what: str) -> Any:
-    """The option `--from` of a command that prints a part of a long list."""
+    """Return the option `--from`, with which a command prints a part of a long list."""
     return typer.Option("--from", metavar="N", help=f"Begin with this {what}.", min=0)
 
 
 def _print_excerpt(excerpt: Excerpt, title: str, columns: dict[str, str], *, as_json: bool) -> None:
-    """Print rows: a table with some columns for people, and all fields for scripts."""
+    """Print the rows: as a table with some columns for people, or as JSON with all fields."""
     if as_json:
         print_json({"rows": excerpt.rows, "next": excerpt.following})
         return
@@ -42,7 +42,7 @@ def _print_excerpt(excerpt: Excerpt, title: str, columns: dict[str, str], *, as_
 
 
 def _cell(value: object) -> object:
-    """Omit thousands separators in ids and offsets, so that users can pass them to a command."""
+    """Convert an integer to text without thousands separators, as commands accept it."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -159,7 +159,8 @@ def inspect_journal(
 
     When the bookie starts, it writes the needed copies of groups from the
     journal files to the entry-log files, and then replays the open entry-log
-    files. With FILE, only the copies in this journal file are shown, by offset.
+    files. With FILE, only the copies in this journal file are shown, by
+    offset.
     """
     from bookie_server.tools import inspect as tools
     from bookie_server.tools.journal_files import journal_copies, journal_files

@@ -54,7 +54,9 @@ BookieId = Annotated[
 ]
 Grpc = Annotated[
     str | None,
-    typer.Option(metavar="HOST:PORT", help="Address of the bookie's gRPC port, without ZooKeeper."),
+    typer.Option(
+        metavar="HOST:PORT", help="Address of the bookie's gRPC port. ZooKeeper is not used."
+    ),
 ]
 
 
@@ -107,7 +109,7 @@ def list_limbo(
 def accept(
     ledger_id: Annotated[int, typer.Argument(metavar="LEDGER", help="Ledger ID.", min=0)],
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why the loss is accepted; it is recorded.")
+        str, typer.Option(metavar="TEXT", help="Reason why the loss is accepted. It is recorded.")
     ],
     force: Annotated[
         bool,
@@ -121,7 +123,7 @@ def accept(
         bool,
         typer.Option(
             "--unclosed",
-            help="Also accept the loss of a ledger in recovery. The recovery may then close the "
+            help="Also accept the loss of a ledger in recovery. Then the recovery may close the "
             "ledger before entries that only this bookie had.",
         ),
     ] = False,
@@ -170,7 +172,7 @@ def accept(
 )
 def raise_doubt(
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Reason of the doubt; the bookie logs it.")
+        str, typer.Option(metavar="TEXT", help="Reason for the doubt. The bookie logs it.")
     ],
     bookie_id: BookieId = None,
     grpc: Grpc = None,

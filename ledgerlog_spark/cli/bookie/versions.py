@@ -1,4 +1,4 @@
-"""`ledgerlog bookie upgrade` and `downgrade`: the version of a MANIFEST."""
+"""`ledgerlog bookie upgrade` and `downgrade`: change the format version of a MANIFEST."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ app = typer.Typer()
 
 @app.command("upgrade", epilog="Example: ledgerlog bookie upgrade data/bookie-0")
 def upgrade(directory: Directory, as_json: AsJson = False) -> None:
-    """Write the MANIFEST in the newest version.
+    """Write the MANIFEST in the newest version of its format.
 
     Each start of a bookie also writes the MANIFEST in this version. After
     that, older programs refuse the directory until `ledgerlog bookie
@@ -27,7 +27,7 @@ def upgrade(directory: Directory, as_json: AsJson = False) -> None:
 
 @app.command("downgrade", epilog="Example: ledgerlog bookie downgrade data/bookie-0")
 def downgrade(directory: Directory, as_json: AsJson = False) -> None:
-    """Write the MANIFEST in the version that the previous release reads.
+    """Write the MANIFEST in the format version that the previous release reads.
 
     The bookie must have stopped cleanly.
     """

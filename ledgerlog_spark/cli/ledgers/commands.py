@@ -54,11 +54,11 @@ LedgerId = Annotated[
 
 
 FRAGMENTS_SHOWN_MAX = 5
-"""Maximum number of misplaced fragments that `ledgers show` describes in words."""
+"""Maximum number of fragments against the placement rules that `ledgers show` describes."""
 
 
 def describe(ledger_id: int, metadata: LedgerMetadata) -> dict[str, Any]:
-    """A ledger's metadata for `--json`, without the password."""
+    """Return a ledger's metadata for `--json`, without the password."""
     return {
         "ledger_id": ledger_id,
         "state": metadata.state.name,
@@ -98,7 +98,10 @@ async def _all(uri: str) -> list[dict[str, Any]]:
 
 
 def described(walked: WalkedLedger) -> dict[str, Any]:
-    """A ledger for `--json`. Unreadable metadata is marked."""
+    """Return the fields of a ledger for `--json`.
+
+    Unreadable metadata has the state `unreadable`.
+    """
     ledger_id, found = walked.ledger_id, walked.found
     if isinstance(found, MetadataFormatError):
         return {"ledger_id": ledger_id, "state": "unreadable", "error": str(found)}
@@ -106,7 +109,10 @@ def described(walked: WalkedLedger) -> dict[str, Any]:
 
 
 def _names(found: dict[str, Any], bookie_id: str) -> bool:
-    """Whether a fragment names this bookie, or may name it because the metadata is unreadable."""
+    """Whether a fragment names this bookie.
+
+    The result is True if the metadata is unreadable.
+    """
     fragments = found.get("fragments")
     return fragments is None or any(bookie_id in each["ensemble"] for each in fragments)
 
@@ -156,7 +162,7 @@ def show(
         try:
             with client.open_ledger(ledger_id, password=metadata.password) as ledger:
                 found["last_add_confirmed"] = ledger.last_add_confirmed
-        except LedgerLogError as error:  # bookies may be down: show the metadata only
+        except LedgerLogError as error:  # bookies may be down: show only the metadata
             if replicas and last is None:
                 raise
             found |= {"last_add_confirmed": None, "last_add_confirmed_error": str(error)}
@@ -188,7 +194,7 @@ def _draw(ledger_id: int, metadata: LedgerMetadata, found: dict[str, Any]) -> No
 
 
 def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> str:
-    """The rules of placement that the fragments break, with figures."""
+    """Return a text about the placement rules that the fragments break, with figures."""
     broken = [
         f"from entry {fragment['first_entry_id']}: {adherence}"
         for fragment, adherence in zip(fragments, placement, strict=True)
@@ -201,7 +207,7 @@ def _placement(fragments: list[dict[str, Any]], placement: list[Adherence]) -> s
 
 
 def _text(value: object) -> str | None:
-    """The text of a value, without thousands separators in ids and entry numbers."""
+    """Convert a value to text, without thousands separators in ids and entry numbers."""
     if isinstance(value, dict):
         return ", ".join(f"{name}={text}" for name, text in value.items()) or None
     return None if value is None else str(value)
@@ -278,11 +284,11 @@ def seal(
     uri: ServiceUri = DEFAULT_URI,
     as_json: AsJson = False,
 ) -> None:
-    """Fence a ledger, recover its end and close it. Then a running writer cannot append."""
+    """Fence a ledger, recover its end and close it. After that, a running writer cannot append."""
     password = password_from(password_file)
     with connect(uri) as client, password_explained(password_file):
-        # `logs.seal` is used, because it never closes the ledger below the last entry that a log
-        # lists.
+        # This command uses `logs.seal`, which never closes the ledger below the last entry that a
+        # log lists.
         metadata = client.logs.seal(ledger_id, password=password)
     size = counted(metadata.length, "byte", "bytes")
     text = f"{counted(metadata.last_entry_id + 1, 'entry', 'entries')}, {size}"

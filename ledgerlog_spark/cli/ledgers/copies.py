@@ -1,4 +1,4 @@
-"""The option `--replicas` of `ledgerlog ledgers show`: the copies of each entry."""
+"""The option `--replicas` of `ledgerlog ledgers show`: compares the copies of each entry."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read_copies(
     first_entry_id: int,
     last_entry_id: int,
 ) -> CopiesReport:
-    """Read all copies of the entries from first to last, both inclusive."""
+    """Read all copies of the entries from the first to the last entry id, both inclusive."""
     if metadata.is_closed and last_entry_id > metadata.last_entry_id:
         raise ConfigurationError(
             f"the last entry of ledger {ledger_id} is {metadata.last_entry_id}: "
@@ -50,7 +50,7 @@ def _progress(total: int) -> Iterator[OnProgress]:
 
 
 def copies_fields(report: CopiesReport) -> dict[str, Any]:
-    """The report for `--json`."""
+    """Return the fields of the report for `--json`."""
     return {
         **picked(report, "entries", "fewest", "differing", "findings_count", "findings"),
         "bookies": {
@@ -74,7 +74,7 @@ def print_copies(ledger_id: int, report: CopiesReport) -> None:
         console.print(f"{counted(hidden, 'further finding', 'further findings')}", soft_wrap=True)
     entries = counted(report.entries, "entry", "entries")
     verdict = (
-        f"the entry with the fewest intact copies has {report.fewest}"
+        f"the entry with the fewest intact copies has {report.fewest} intact copies"
         if report.findings_count
         else "all copies are intact and equal"
     )

@@ -37,7 +37,7 @@ app = typer.Typer()
 def accept(
     ledger_id: LedgerId,
     reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="Why the loss is accepted; it is recorded.")
+        str, typer.Option(metavar="TEXT", help="Reason why the loss is accepted. It is recorded.")
     ],
     force: Annotated[
         bool,
@@ -54,7 +54,7 @@ def accept(
 
     All copies are read once more. If a copy is intact, the command fails.
     Otherwise the entries, the time, the reason and your name are recorded in
-    ZooKeeper, and auto-recovery does not look for these entries any more. The
+    ZooKeeper, and auto-recovery no longer tries to read these entries. The
     ledger does not become shorter: reads of these entries still fail. Without
     --force, the command fails while a bookie may still have an entry.
     """

@@ -132,7 +132,10 @@ async def _import(
 async def _found(
     stores: MetadataStores, ledger_id: int
 ) -> Versioned[LedgerMetadata] | Versioned[None] | None:
-    """The record of a ledger, if it exists. A value that cannot be decoded becomes None."""
+    """Return the record of a ledger, or None if the ledger does not exist.
+
+    If the record cannot be decoded, its value is None.
+    """
     try:
         return await stores.ledgers.load(ledger_id)
     except LedgerNotFoundError:

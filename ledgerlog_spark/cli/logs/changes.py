@@ -94,10 +94,10 @@ def pair_of_property(change: str) -> tuple[str, str]:
 def history(
     name: LogName, at: OfTime = None, uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False
 ) -> None:
-    """List the readable versions of a log, oldest first, or show the version at a time."""
+    """List the readable versions of a log, oldest first, or show the newest version at a time."""
     with connect(uri) as client:
         log = opened(client, name)
-        # For a log without versions, this call raises the error, even if no time was given.
+        # If the log has no versions, this call raises an error, even if no time was given.
         newest = log.version_at(time_ms(at, "--at") if at is not None else END_OF_TIME_MS)
         versions = [newest] if at is not None else list(log.history())
     print_listing(
@@ -122,7 +122,7 @@ def restore(
     at: OfTime = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also replace rows that others commit during the restore."),
+        typer.Option("--force", help="Also replace rows that jobs commit during the restore."),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,
@@ -219,11 +219,11 @@ def truncate(
 
 
 def _end_at(log: BlockingLog, before: str) -> int:
-    """The end offset of the log at a time.
+    """Return the offset after the last row that the log had at a time.
 
-    If the log has no version of that time, the result is the end of the newest range with only
-    rows that are older than the time. This is the case if the versions have expired, and for each
-    leader log.
+    If the log has no version of that time, the result is the end offset of the newest range whose
+    rows are all older than the time. A log has no version of a time if its versions have expired,
+    or if it is a leader log.
     """
     wall_ms = time_ms(before, "--before")
     try:

@@ -95,7 +95,7 @@ def check(
 
 @dataclass(frozen=True, slots=True)
 class _Result:
-    """The result for one log. `entries` is None if the list cannot be read."""
+    """The result for one log. `entries` is None if the log's list cannot be read."""
 
     listing: CheckedLog
     entries: LogCheck | None
@@ -158,7 +158,7 @@ def _check_entries(
 
 
 def _delete_orphans(client: BlockingLogClient, results: list[_Result]) -> dict[str, Sequence[int]]:
-    """Mark the orphans of the logs, and return them by log."""
+    """Mark the orphans of the logs for deletion, and return their ids by log name."""
     names = [each.listing.name for each in results if each.entries is not None]
     return {name: client.logs.open(name).delete_orphans() for name in names}
 

@@ -63,7 +63,7 @@ OfVersion = Annotated[
 ]
 
 LOOKS_MAX = 5
-"""Maximum number of repeated reads of a log while its ledgers are being deleted."""
+"""Maximum number of times that a log's list is read again while its ledgers are being deleted."""
 
 
 def _summary(name: str, snapshot: LogSnapshot) -> dict[str, Any]:
@@ -91,7 +91,10 @@ def list_logs(uri: ServiceUri = DEFAULT_URI, as_json: AsJson = False) -> None:
 
 
 def _all(client: BlockingLogClient) -> Iterator[dict[str, Any]]:
-    """Yield all logs. Omit logs that were just deleted, and mark unreadable metadata."""
+    """Yield a summary of each log.
+
+    Omit logs that were just deleted, and report unreadable metadata.
+    """
     for name in names_of(client):
         try:
             yield _summary(name, client.logs.open(name).snapshot())
@@ -138,11 +141,14 @@ def show(
 
 
 def _away_text(away: Sequence[str]) -> str | None:
-    """Explain which entries lack copies because bookies are away; None if no bookie is away."""
+    """Return a text about the copies that are missing because bookies are away.
+
+    The result is None if no bookie is away.
+    """
     if not away:
         return None
     return (
-        f"{', '.join(away)}: entries that name a bookie that is away have fewer copies until it "
+        f"{', '.join(away)}: entries of a bookie that is away have fewer copies until this bookie "
         "is back or replaced"
     )
 
@@ -150,10 +156,10 @@ def _away_text(away: Sequence[str]) -> str | None:
 def _seen(
     client: BlockingLogClient, log: BlockingLog, version: int | None
 ) -> tuple[LogSnapshot, list[DrawnLedger]]:
-    """Read a version of a log, and return it with the ledgers of the picture.
+    """Return a version of a log, and the ledgers for the picture of this version.
 
-    If a listed ledger does not exist, the list is read again, because a merge may have replaced
-    the ledger.
+    If a listed ledger does not exist, the log's list is read again, because a merge may have
+    replaced the ledger.
     """
     snapshot = log.snapshot(version)
     drawn = drawn_ledgers(client, snapshot)
@@ -171,7 +177,7 @@ _OF_VERSION = ("version", "operation", "start_offset", "end_offset", "commit_tim
 
 
 def drawn_ledgers(client: BlockingLogClient, snapshot: LogSnapshot) -> list[DrawnLedger]:
-    """Return each listed ledger once, with the rows and bytes that the log lists for it."""
+    """Return each listed ledger once, with the numbers of rows and bytes that the log lists."""
     by_ledger: dict[int, list[Item]] = {}
     for item in snapshot.items:
         by_ledger.setdefault(item.ledger_id, []).append(item)
@@ -195,7 +201,10 @@ _OF_RANGE = (
 
 
 def _fields(snapshot: LogSnapshot) -> list[pa.Field]:
-    """Columns of the version's schema. A log of rows has no columns before its first write."""
+    """Return the columns of the version's schema.
+
+    A log of rows has no columns before its first write.
+    """
     from ledgerlog_spark.arrow.leader_batches import RECORDS_SCHEMA
     from ledgerlog_spark.arrow.stream_codec import decode_schema
 
@@ -243,7 +252,7 @@ def read(
 
 
 def _batches(log: BlockingLog, snapshot: LogSnapshot, password: bytes) -> Iterator[pa.RecordBatch]:
-    """Yield the version's rows in order, batch by batch."""
+    """Yield the rows of the version in order, as batches."""
     from ledgerlog_spark.log.reading.listed_rows import EntryForm, RowCutter, decoded_rows
 
     form = EntryForm.of(snapshot.kind, snapshot.content)

@@ -27,7 +27,7 @@ def time_text(wall_ms: int) -> str:
 
 
 def shown_bytes(value: bytes) -> str:
-    """The text of the bytes; a Python literal if the bytes are not printable UTF-8."""
+    """Return bytes as text, or as a Python literal if they are not printable UTF-8."""
     text = value.decode(errors="replace")
     is_text = text.replace("\t", "").isprintable() and text.encode() == value
     return text if is_text else repr(value)
@@ -41,7 +41,10 @@ def shown_cell(value: object) -> str:
 
 
 def json_text(value: object) -> str:
-    """The JSON text of a value without a JSON type: bytes as base64, dates and decimals as text."""
+    """Return a text for a value without a JSON type.
+
+    The text of bytes is base64. Other values, such as dates and decimals, become their usual text.
+    """
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
@@ -58,7 +61,7 @@ def time_ms(text: str, option: str) -> int:
 
 
 def describe_version(version: VersionInterval) -> dict[str, Any]:
-    """A version in the output of `--json`."""
+    """Return the fields of a version in the output of `--json`."""
     return {
         "version": version.version,
         "operation": version.operation.name,
@@ -68,7 +71,7 @@ def describe_version(version: VersionInterval) -> dict[str, Any]:
 
 
 def names_of(client: BlockingLogClient) -> Sequence[str]:
-    """The names of all logs. If there are no logs, check that the cluster exists."""
+    """Return the names of all logs. If there are no logs, raise an error if no cluster exists."""
     names = client.logs.names()
     if not names:
         next(client.list_ledgers(), None)
@@ -84,7 +87,7 @@ def opened(client: BlockingLogClient, name: str) -> BlockingLog:
 
 
 def missing(client: BlockingLogClient, name: str) -> LogNotFoundError:
-    """The error for a log that does not exist. Its message suggests a similar name."""
+    """Return the error for a log that does not exist. The message suggests a similar name."""
     names = names_of(client)
     near = difflib.get_close_matches(name, names, 1, 0.5)
     hint = (

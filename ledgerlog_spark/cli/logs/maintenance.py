@@ -1,4 +1,4 @@
-"""`ledgerlog logs sweep|merge`: maintenance of logs."""
+"""`ledgerlog logs sweep|merge`: deletes expired data of logs, and merges small ranges."""
 
 from __future__ import annotations
 
@@ -34,12 +34,16 @@ LogNames = Annotated[
 ]
 Wait = Annotated[
     float,
-    typer.Option(metavar="N", help="Seconds to wait while another process maintains logs.", min=0),
+    typer.Option(
+        metavar="N",
+        help="Maximum time to wait in seconds, while another process maintains logs.",
+        min=0,
+    ),
 ]
 
 
 def _bar(as_json: bool) -> Progress:
-    """Make a progress bar that disappears at the end. With `--json`, no bar is shown."""
+    """Make a progress bar that disappears at the end. If `as_json` is True, no bar is shown."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -52,12 +56,12 @@ def _bar(as_json: bool) -> Progress:
 
 
 def _existing(client: BlockingLogClient, names: Sequence[str] | None) -> list[str] | None:
-    """Check that the named logs exist, and return their names. None means all logs."""
+    """Check that the named logs exist, and return their names. None stands for all logs."""
     return [opened(client, name).name for name in names] if names else None
 
 
 def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[str]:
-    """The names of the logs to merge: the given names, or all logs that can be merged."""
+    """Return the names of the logs to merge: the given names, or all logs that can be merged."""
     from ledgerlog_spark.upkeep.merging import check_mergeable, is_mergeable
 
     if names:
@@ -71,7 +75,7 @@ def _to_merge(client: BlockingLogClient, names: Sequence[str] | None) -> list[st
 def _held(
     client: BlockingLogClient, work: Callable[[LedgerClient], Coroutine[Any, Any, list[T] | None]]
 ) -> list[T]:
-    """Return the results of the work. If another process holds the lease, end the command."""
+    """Return the results of `work`. If another process has the lease, end the command."""
     from ledgerlog_spark.upkeep.upkeep import holder
 
     done = client.run(work)
@@ -155,7 +159,7 @@ def merge(
     ] = "zstd",
     seal: Annotated[
         bool,
-        typer.Option("--seal", help="Close open ledgers first; streams then write to new ledgers."),
+        typer.Option("--seal", help="First close open ledgers. Streams then use new ledgers."),
     ] = False,
     wait: Wait = WAIT_SECONDS,
     uri: ServiceUri = DEFAULT_URI,
@@ -172,7 +176,7 @@ def merge(
     from ledgerlog_spark.upkeep.merging import LogMerger
     from ledgerlog_spark.upkeep.upkeep import leased
 
-    write_options(compression)  # raises an error for a wrong name before anything is changed
+    write_options(compression)  # raises an error for a wrong name, before anything is changed
     policy = MergePolicy(target_bytes=target_mib << 20, ranges_min=ranges_min)
     with connect(uri) as client:
         wanted = _to_merge(client, names)

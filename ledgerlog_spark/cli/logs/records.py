@@ -118,7 +118,7 @@ def append(
 
 
 class _Appended:
-    """The number of acknowledged records, and their first and last offset."""
+    """The number of acknowledged records, and the offsets of the first and the last of them."""
 
     def __init__(self) -> None:
         self.records = 0
@@ -144,14 +144,17 @@ class _Appended:
 def _lines_of_standard_input() -> Iterator[bytes]:
     if sys.stdin.isatty():
         console.print("each line is one record; Ctrl-D ends the input", style="dim")
-    # A line is cut off at this limit. The limit is larger than any record, so the append refuses
-    # such a line.
+    # At most this number of bytes is read of a line. No record can be so long, so the append
+    # refuses such a line.
     for line in iter(partial(sys.stdin.buffer.readline, FRAME_SIZE_BYTES_MAX), b""):
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values and close the leader. If only closing fails, print a note."""
+    """Append all values and close the leader.
+
+    If the appends succeed and only closing fails, print a note.
+    """
     try:
         _append_all(leader, values, appended)
     except BaseException:
@@ -169,7 +172,10 @@ def _append_and_close(leader: BlockingLeader, values: Iterable[bytes], appended:
 
 
 def _append_all(leader: BlockingLeader, values: Iterable[bytes], appended: _Appended) -> None:
-    """Append all values. In a terminal, wait for each result before reading the next line."""
+    """Append all values.
+
+    If the input is a terminal, wait for each result before the next line is read.
+    """
     ahead_max = 0 if sys.stdin.isatty() else APPENDS_AHEAD_MAX
     ahead: deque[AddFuture[Position]] = deque()
     failed: list[LedgerLogError] = []
@@ -246,12 +252,16 @@ def _records(log: BlockingRecordLog, start: int | None, *, as_json: bool) -> Ite
 
 
 def _shown_line(value: bytes) -> bytes:
-    """The line for a record, with only characters that the terminal supports."""
+    """Return the line that shows a record. It has only characters that the terminal supports."""
     return shown_bytes(value).encode(sys.stdout.encoding or "utf-8", "backslashreplace") + b"\n"
 
 
 def _record_fields(record: Record) -> dict[str, Any]:
-    """A record in the output of `--json`. A value in UTF-8 is text; other values are base64."""
+    """Return the fields of a record in the output of `--json`.
+
+    If the record is valid UTF-8, `value` is its text. Otherwise, `value_base64` is the record in
+    base64.
+    """
     fields: dict[str, Any] = {
         "offset": record.offset,
         "append_time": time_text(record.append_time_ms),

@@ -1,9 +1,10 @@
 """The answer to one request of the catalog, as values that `json.dumps` accepts.
 
-A request contains `format` 1, `catalog` with the kind of the request, the `options` of the catalog,
-and the arguments for this kind. An answer contains `format` 1, and either the result for this kind
-or an `error`. An error contains its class as `kind`, its `message` and its `fields`, so that the
-catalog can raise Spark's exception for this error, without a Python traceback.
+A request contains the `format`, which is 1, the kind of the request as `catalog`, the `options` of
+the catalog, and the arguments for this kind. An answer contains the `format`, which is 1, and
+either the result for this kind or an `error`. An error contains its class as `kind`, its `message`
+and its `fields`, so that the catalog can raise Spark's exception for this error, without a Python
+traceback.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ def answer_to(source: type[LedgerDataSource], request: Request) -> Answer:
 
 
 def answer_of(tables: Tables, request: Request) -> Answer:
-    """The result for the kind of the request. Raises the errors of `Tables`."""
+    """Perform the request, and return its result. Raises the errors of the methods of `Tables`."""
     return _ANSWERS[request["catalog"]](tables, request) or {}
 
 
 def error_to_json(error: LedgerLogError) -> Answer:
-    """The class, the text and the fields of an error."""
+    """Return the class, the text and the fields of an error, as values for JSON."""
     return {
         "kind": type(error).__name__,
         "message": str(error),

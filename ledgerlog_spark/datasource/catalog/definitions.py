@@ -1,8 +1,8 @@
 """The table definitions that a log can represent, and the options of a write that creates a log.
 
 Spark passes the clauses of CREATE TABLE as columns, partitions and properties. If a log cannot
-represent a clause, the statement fails. If the statement ignored such a clause, it would create a
-table that differs from its description.
+represent a clause, the statement fails. If such a clause were ignored, the new table would differ
+from the statement.
 """
 
 from __future__ import annotations
@@ -29,10 +29,13 @@ _REFUSED = {
     "log": "the name of a table is the name of its log: leave the option log out",
     "path": "the name of a table is the name of its log: leave the option path out",
 }
-"""Properties of Spark that a log cannot have, each with advice for the user."""
+"""Maps each property of Spark that a log cannot have to the advice for the user."""
 
 _IGNORED = frozenset({COMMENT, "provider", "owner", "is_managed_location"}) | SPARKS_OWN
-"""Properties of Spark that are not stored in the log. Spark sets most of them itself."""
+"""Properties of Spark that are not stored in the log.
+
+Spark itself sets most of these properties.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,7 @@ class Definition:
     Attributes:
         schema_json: The columns, as Spark's JSON.
         comment: The comment of the table; empty if there is no comment.
-        properties: Properties of the log that differ from their defaults, by name.
+        properties: Maps the names of the log's properties to the values that differ from defaults.
     """
 
     schema_json: str
@@ -50,7 +53,7 @@ class Definition:
     properties: Mapping[str, str]
 
     def options(self) -> dict[str, str]:
-        """Options of a write that creates a log with this comment and these properties.
+        """Return the options of a write that creates a log with this comment and these properties.
 
         Raises ConfigurationError if no option of a write can set one of the properties.
         """
@@ -68,7 +71,7 @@ class Definition:
 def definition_of(
     schema_json: str, partitions: Sequence[str], properties: Mapping[str, str]
 ) -> Definition:
-    """The definition of a table, from the arguments that Spark passes to a catalog.
+    """Return the definition of a table, from the arguments that Spark passes to a catalog.
 
     Raises:
         ConfigurationError: The statement has a clause or a property that a log cannot have.
@@ -99,7 +102,7 @@ def definition_of(
 
 
 def _own(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of the log, without the properties of Spark.
+    """Return the properties of the log, and omit the properties that Spark itself uses.
 
     Spark passes each option of the OPTIONS clause twice; the second time, its name has a prefix.
     """
@@ -135,12 +138,12 @@ def _not_nullable(data_type: Any, path: str) -> Iterator[str]:
 def added_columns(
     log: str, current_json: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
 ) -> str:
-    """A schema with only the added columns and fields, as Spark's JSON.
+    """Return a schema with only the added columns and fields, as Spark's JSON.
 
     Args:
         log: The name of the log.
         current_json: The columns of the log, as Spark's JSON.
-        additions: The path of each column or field, and its definition as a field in Spark's JSON.
+        additions: For each new column or field: its path, and its definition in Spark's JSON.
     """
     current = struct_of(current_json)
     parts = [type_text(_only(current, path, field)) for path, field in additions]
@@ -157,7 +160,7 @@ def added_columns(
 
 
 def _only(data_type: Any, path: Sequence[str], field: Mapping[str, Any]) -> Any:
-    """The type with only the field at `path` and its parent fields."""
+    """Return `data_type` with only the new field `field` at `path`, and its parent fields."""
     first, *rest = path
     if data_type["type"] != "struct":
         part = f"{first}Type"

@@ -56,11 +56,11 @@ _COLUMNS: dict[str, dict[str, Any]] = {
 }
 
 MISSING = "MISSING"
-"""The state of a listed ledger that no longer exists."""
+"""Value of the column `state` if the log lists the ledger, but the ledger no longer exists."""
 
 
 def schema_json_of(detail: str) -> str:
-    """The columns of a metadata table, as Spark's JSON."""
+    """Return the columns of a metadata table, as Spark's JSON."""
     fields = [
         {"name": name, "type": kind, "nullable": True, "metadata": {}}
         for name, kind in _COLUMNS[detail].items()
@@ -69,7 +69,7 @@ def schema_json_of(detail: str) -> str:
 
 
 def rows_of(client: BlockingLogClient, log: BlockingLog, detail: str) -> Rows:
-    """The rows of a metadata table.
+    """Return the rows of a metadata table.
 
     Raises:
         LogKindError: `detail` is "history", and the log is a leader log, which has no versions.

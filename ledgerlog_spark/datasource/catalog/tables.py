@@ -48,20 +48,23 @@ class Tables:
     """The logs of one cluster, as tables."""
 
     def __init__(self, client: BlockingLogClient, options: Mapping[str, str]) -> None:
-        """Make the tables of the client's cluster. `options` are the options of the catalog."""
+        """Make an object for the logs of the client's cluster.
+
+        `options` are the catalog's options.
+        """
         self._client = client
         self._options = options
         self._password = password_in(SourceOptions.parse(options).password_file)
 
     def names(self) -> Sequence[str]:
-        """The names of all logs, sorted."""
+        """Return the names of all logs, sorted."""
         return self._client.logs.names()
 
     def load(self, name: str, travel: Mapping[str, str]) -> dict[str, Any]:
-        """The columns, comment and properties of a log, or of a metadata table of a log.
+        """Return the columns, comment and properties of a log, or of a metadata table of a log.
 
         Args:
-            name: The name of the log; for a metadata table, a dot and the table's name follow.
+            name: The name of the log. For a metadata table, a dot and the table's name follow it.
             travel: The option `versionAsOf` or `timestampAsOf`; empty to load the newest version.
 
         Raises:
@@ -90,7 +93,7 @@ class Tables:
     def _version_of(
         self, log: BlockingLog, state: LogState, travel: Mapping[str, str]
     ) -> tuple[int | None, bytes | None]:
-        """The number of the version that is selected, and its stored schema."""
+        """Return the number of the version that is selected, and its stored schema."""
         head = state.head
         newest = records_schema() if head.content is LogContent.RECORDS else state.schema
         options = SourceOptions.parse({"log": log.name, **travel})
@@ -118,7 +121,7 @@ class Tables:
         }
 
     def rows(self, name: str, detail: str) -> list[list[Any]]:
-        """The rows of a metadata table. Raises the errors of `rows_of`."""
+        """Return the rows of a metadata table. Raises the errors of `rows_of`."""
         return rows_of(self._client, self._opened(name), detail)
 
     def create(self, name: str, definition: Definition) -> None:
@@ -147,8 +150,8 @@ class Tables:
     def staged(self, name: str, definition: Definition, mode: str) -> dict[str, Any]:
         """Determine how Spark writes a table that it creates or replaces together with its rows.
 
-        Changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The result contains
-        the options of the write, and whether it is an overwrite.
+        This method changes nothing. `mode` is `create`, `replace` or `create_or_replace`. The
+        result contains the options of the write, and whether the write is an overwrite.
 
         Raises:
             LogExistsError: `mode` is `create`, and the log exists.
@@ -229,8 +232,8 @@ class Tables:
         """Set properties of a log, or its comment. If a value is None, the default is restored.
 
         Raises:
-            ConfigurationError: A property does not exist, or its value is wrong; or the comment and
-                properties are set together. Nothing was changed.
+            ConfigurationError: A property does not exist, the value of a property is wrong, or
+                `changes` has both the comment and properties. Nothing was changed.
             LogNotFoundError: The log does not exist.
         """
         log = self._opened(name)
@@ -249,7 +252,9 @@ class Tables:
     def add_columns(
         self, name: str, additions: Sequence[tuple[Sequence[str], Mapping[str, Any]]]
     ) -> None:
-        """Add columns, and fields of structs, at the end. Their values are null in older rows.
+        """Add columns at the end of the schema, and fields at the end of structs.
+
+        In older rows, the values of these columns and fields are null.
 
         Raises:
             SchemaMismatchError: A column cannot be stored, is NOT NULL, or has a default value that
@@ -270,7 +275,7 @@ class Tables:
         def commented(state: LogState) -> SchemaChange:
             if state.schema is None:
                 raise SchemaMismatchError(
-                    f"log {log.name!r} has no columns yet, so it has no place for a comment: write "
+                    f"log {log.name!r} has no columns yet, so it cannot store a comment: write "
                     "to the log first",
                     log=log.name,
                 )

@@ -3,7 +3,7 @@
 - `worker`: the program that Spark runs in its planner workers for the JVM engine.
 - `answers`: the answer to one request, as JSON. The answer contains a plan, or values, or the
   reason why the Python source has to run the scan.
-- `origins`: where the columns of a scan are in the stored rows.
-- `aggregates`: values that are computed from the statistics in the list of the log.
+- `origins`: finds the columns of a scan in the stored rows.
+- `aggregates`: computes values from the statistics in the list of the log.
 - `batches`: micro-batches, which the Python stream has planned.
 """

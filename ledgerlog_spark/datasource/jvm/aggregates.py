@@ -23,7 +23,10 @@ from ledgerlog_spark.errors import UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 LEDGERS_CHECKED_MAX = 1_000
-"""Maximum number of ledgers that are checked. If there are more, Spark runs a scan instead."""
+"""Maximum number of ledgers that are checked.
+
+If a scan reads more ledgers, Spark runs the scan instead.
+"""
 
 
 def values_of(
@@ -32,7 +35,10 @@ def values_of(
     requested: Sequence[Mapping[str, Any]],
     password: bytes,
 ) -> list[Any] | None:
-    """The values of a request's `aggregates`; None if a scan might fail or find other values."""
+    """Return the values of a request's `aggregates`.
+
+    The result is None if a scan might fail or find other values.
+    """
     aggregates = [Aggregate(each["function"], each.get("column")) for each in requested]
     try:
         if all(each.column is None for each in aggregates):

@@ -14,16 +14,16 @@ A request for a scan contains
 - `aggregates`, only if values are requested instead of rows: a `function` for each value, and a
   `column` except for a count of rows,
 - `tasks`, only for a micro-batch: the tasks of the Python stream, pickled and in base64,
-- `pinned`, only in later requests for the same table: the `pinned` of the first answer.
+- `pinned`, only in later requests for the same table: the value of `pinned` in the first answer.
 
-The answer contains `format` 1 and one of the following. Except for a micro-batch, it also contains
-`pinned`, see `scan.pinned`.
+The answer contains `format` 1 and one of the following fields. Except for a micro-batch, it also
+contains `pinned`, see `scan.pinned`.
 
 - `aggregates`: the values, or null if only a scan can compute them,
-- `delegate`: the reason why the Python source has to run the scan. Then the answer also contains
-  the `options` of that scan,
-- `plan`: the `ScanPlan`. Then the answer also contains all other input that the tasks in the JVM
-  need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
+- `delegate`: the reason why the Python source has to run the scan. In this case, the answer also
+  contains the `options` of that scan,
+- `plan`: the `ScanPlan`. In this case, the answer also contains all other input that the tasks in
+  the JVM need. A stored schema may have a `filter` for its rows (see `skipping.row_filters`).
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def answer_to(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dic
 
 
 def check_format(request: Mapping[str, Any]) -> None:
-    """Raise WireFormatError if a request of a scan or of the catalog has another format."""
+    """Raise WireFormatError if the format number of a request is not `FORMAT`."""
     if request["format"] != FORMAT:
         raise WireFormatError(
             f"the jar sends requests of format {request['format']}, and this package answers "
@@ -140,7 +140,7 @@ def _needs_of(request: Mapping[str, Any], reader: BatchReader) -> Needs:
 def _row_filter(
     schema: bytes, request: Mapping[str, Any], reader: _Reader
 ) -> dict[str, Any] | None:
-    """The filter that a task may apply before it reads the other columns of an entry."""
+    """Return the filter that a task may apply before it reads the other columns of an entry."""
     stored = StoredColumns(schema, include_metadata=reader.options.include_metadata)
     return row_filter(request["filters"], stored)
 
@@ -152,7 +152,7 @@ def _answer(
     request: Mapping[str, Any],
     options: dict[str, str],
 ) -> dict[str, Any]:
-    """The plan of a scan or micro-batch, or the reason why the Python source has to run it."""
+    """Return the plan, or the reason why the Python source has to run the scan or micro-batch."""
     try:
         schemas = _schemas_of(reader, scan, ignores_case=not request["case_sensitive"])
         for each, stored in zip(schemas, scan.schemas.values(), strict=True):
@@ -165,7 +165,7 @@ def _answer(
 
 
 def _options_of(source: type[LedgerDataSource], request: Mapping[str, Any]) -> dict[str, str]:
-    """The options of the read and of its table.
+    """Return the options of the read and of its table.
 
     `includeMetadata` is added if the scan reads metadata columns. `engine` is removed.
     """
@@ -252,7 +252,7 @@ def _planned(
 
 
 def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
-    """The metadata that a reader in the JVM needs."""
+    """Return the metadata that a reader in the JVM needs."""
     return {
         "ensemble_size": metadata.quorum.ensemble_size,
         "write_quorum": metadata.quorum.write_quorum,
@@ -263,9 +263,9 @@ def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
 
 
 async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[str, list[Any]]:
-    """For each registered bookie: host, port, and whether it supports reads of slices.
+    """Return the host and port of each registered bookie, and whether it can read slices.
 
-    The tasks look up the addresses of other bookies.
+    The tasks look up the addresses of the bookies that are not registered.
     """
     found: dict[str, list[Any]] = {}
 

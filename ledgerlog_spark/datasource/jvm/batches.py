@@ -1,7 +1,7 @@
 """A micro-batch for the JVM engine: the tasks that the Python stream has planned and pickled.
 
-The process of the stream plans every batch, for both engines. So the engine changes neither the
-rows of a batch nor the errors of a stream.
+The process of the stream plans every batch, for both engines. So the choice of the engine changes
+neither the rows of a batch nor the errors of a stream.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from ledgerlog_spark.errors import WireFormatError
 
 
 def planned_batch(tasks: Sequence[str]) -> tuple[PlannedScan, bytes]:
-    """The plan of a batch, from its pickled tasks in base64, and the password of its ledgers."""
+    """Return the plan of a batch and the password of its ledgers.
+
+    `tasks` are the tasks of the batch, pickled and in base64.
+    """
     partitions = [pickleSer.loads(base64.b64decode(task)) for task in tasks]
     if not partitions or not all(isinstance(each, LogPartition) for each in partitions):
         raise WireFormatError("a task of the micro-batch is not a LogPartition of this package")

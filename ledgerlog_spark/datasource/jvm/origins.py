@@ -12,17 +12,21 @@ from ledgerlog_spark.arrow.spark_types import arrow_type_of, place_of
 from ledgerlog_spark.datasource.schemas import METADATA_COLUMNS
 
 Origin = int | str | None
-"""A column's origin: the place in the stored rows, a metadata column's name, or None for nulls."""
+"""Origin of a column: its place in stored rows, a metadata column's name, or None for only nulls.
+"""
 
 
 class ConversionNeededError(Exception):
-    """Only the Python source can run the scan. The text contains the reason, such as a column."""
+    """Raised if only the Python source can run the scan.
+
+    The text names the reason, such as a column.
+    """
 
 
 def origins_of(
     target: pa.Schema, stored: pa.Schema, *, include_metadata: bool, ignores_case: bool
 ) -> list[Origin]:
-    """The origin of each column of `target` in rows of the schema `stored`.
+    """Return the origin of each column of `target` in rows of the schema `stored`.
 
     Raises:
         ConversionNeededError: The Python source has to convert a column, or to raise an error.

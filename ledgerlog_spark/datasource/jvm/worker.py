@@ -29,5 +29,5 @@ def _main(infile: IO[bytes], outfile: IO[bytes]) -> None:
 
 
 def main(infile: IO[bytes], outfile: IO[bytes]) -> None:
-    """Read one request and write its answer, or the exception that it raised."""
+    """Read one request and write its answer, or the exception that the request raised."""
     worker_run(_main, infile, outfile)

@@ -1,7 +1,7 @@
 """Parses the options for the start and the end of a read, and computes offsets from them.
 
-Such an option is a word, an offset, JSON with an offset for each log, or a time. All functions
-are pure. The row at the start is read, and the row at the end is not.
+The value of such an option is a word, an offset, JSON with an offset for each log, or a time. A
+read includes the row at the start, but not the row at the end. All functions are pure.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def parse_offsets(value: str) -> Offsets:
 
 
 def parse_moment(value: str) -> int:
-    """Parse a time to milliseconds since 1970. A time relative to now becomes a negative number.
+    """Parse a time to milliseconds since 1970. A time before now becomes a negative number.
 
     Accepts milliseconds, ISO 8601 (UTC if no zone is given), and a time before now such as `-10m`,
     with the unit ms, s, m, h or d.
@@ -97,7 +97,7 @@ def absolute_ms(moment: int, now_ms: int) -> int:
 
 
 def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str) -> int:
-    """The offset that the option's value `offsets` gives for one log.
+    """Return the offset that the option's value `offsets` gives for one log.
 
     `start` and `end` are the offsets that the words `earliest` and `latest` mean. `default` is the
     word for logs that the JSON does not name.
@@ -111,11 +111,11 @@ def offset_for(offsets: Offsets, log: str, *, start: int, end: int, default: str
 
 
 def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
-    """Offset of the first row committed at `moment_ms` or later; None if no such row exists yet.
+    """Return the offset of the first row committed at `moment_ms` or later.
 
-    `history` has the retained versions, in ascending order. Some rows of the oldest version may
-    have been committed earlier, but the function uses the commit time of this version for all its
-    rows.
+    The result is None if no such row exists yet. `history` has the retained versions, in ascending
+    order. Some rows of the oldest version may have been committed earlier, but the function uses
+    the commit time of this version for all its rows.
     """
     start = history[-1].start_offset
     before: VersionInterval | None = None
@@ -132,9 +132,10 @@ def offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int | None:
 def start_or_else(
     log: str, found: int | None, *, end_offset: int, newest_ms: int, strategy: str
 ) -> int:
-    """Return `found`.
+    """Return `found`, the offset at which a read begins, if it is not None.
 
-    If the result is None, every row is older, and the caller applies the strategy.
+    `found` is None if all rows of the log are older than `startingTimestamp`. In this case, the
+    function applies `strategy`: it returns `end_offset`, or it raises ConfigurationError.
     """
     if found is not None:
         return found
@@ -151,7 +152,7 @@ def start_or_else(
 
 
 def ending_offset_at(history: Sequence[VersionInterval], moment_ms: int) -> int:
-    """The offset after the last row committed before `moment_ms`."""
+    """Return the offset after the last row committed before `moment_ms`."""
     found = offset_at(history, moment_ms)
     return history[-1].end_offset if found is None else found
 
@@ -169,7 +170,8 @@ def checked_offset(
     """Return the offset. Raise an error if a read cannot begin or end at this offset.
 
     If the row at the offset no longer exists and `fail_on_data_loss` is False, return `start`.
-    `start` and `end` are the limits of the version that is read. A leader log has no version.
+    `start` is the first offset of the version that is read, and `end` is its end offset. For a
+    leader log, `version` is None.
     """
     read = f"log {log!r}" if version is None else f"version {version} of log {log!r}"
     if offset > end:

@@ -1,4 +1,4 @@
-"""The type of an option, parsers of values, and other names that are accepted or proposed."""
+"""The type of an option, parsers of values, and names of options in other sources."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Use(Enum):
 
     Other statements also accept most options, and ignore them.
 
-    So one view can be used for reads and for writes. Options that would change the meaning of a
-    statement are refused. A stream refuses options that are only for batch reads, and a write
+    So one view can be used for reads and for writes. But each statement refuses the options that
+    would change its meaning. A stream refuses options that are only for batch reads, and a write
     refuses options that select the rows of a read.
     """
 
@@ -67,7 +67,7 @@ def text(value: str) -> str:
 
 
 def any_text(value: str) -> str:
-    """Accept any text, including an empty one."""
+    """Accept any text, also an empty text."""
     return value
 
 
@@ -166,7 +166,7 @@ ALIASES = {
     "maxoffsetspertrigger": "maxRowsPerTrigger",
     "minoffsetspertrigger": "minRowsPerTrigger",
 }
-"""Other accepted names of options, in lower case. The word "offsets" in these names means rows."""
+"""Other accepted names of options, in lower case. In these names, the word "offsets" means rows."""
 
 SPARKS_OWN = frozenset({"path", "paths", "checkpointlocation", "queryname"})
 """Keys that Spark itself adds or reads. The value of `path` is the name of a log."""
@@ -178,7 +178,7 @@ SPARKS_TABLE_PROPERTIES = frozenset(
 """Keys that Spark's catalog adds to the options of a table."""
 
 TABLE_OPTION_PREFIX = "option."
-"""Spark's catalog repeats a table's options with this prefix."""
+"""Prefix of the names with which Spark's catalog repeats the options of a table."""
 
 NEAREST = {
     "assign": "log",

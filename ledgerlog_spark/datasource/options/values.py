@@ -48,11 +48,11 @@ from ledgerlog_spark.errors import ConfigurationError
 class LogSelection:
     """The names of logs, or a pattern. A stream may begin before a log matches the pattern."""
 
-    names: tuple[str, ...] = ()  # names of logs that have to exist
+    names: tuple[str, ...] = ()  # names of logs, which must exist
     pattern: str | None = None  # a regular expression for the whole name; None if logs are named
 
     def among(self, existing: Iterable[str]) -> tuple[str, ...]:
-        """The selected names. With a pattern, only names of existing logs are selected."""
+        """Return the selected names. With a pattern, only names of existing logs are selected."""
         if self.pattern is None:
             return self.names
         return tuple(name for name in existing if name in self)
@@ -219,12 +219,12 @@ class SourceOptions:
 
     @property
     def log_names(self) -> tuple[str, ...]:
-        """The named logs; empty when the read has a pattern or reads a ledger."""
+        """Names of the logs; empty if the read has a pattern or reads a ledger."""
         return self.logs or ((self.log,) if self.log else ())
 
     @property
     def selection(self) -> LogSelection:
-        """The logs that are read."""
+        """The names or the pattern of the logs to read."""
         return LogSelection(self.log_names, self.log_pattern)
 
     @property
@@ -274,7 +274,7 @@ class SourceOptions:
         return self
 
     def for_stream(self) -> SourceOptions:
-        """The options, checked for a streaming read, which by default begins at the log's end."""
+        """Check the options for a stream, which by default begins at the log's end. Return them."""
         for option in TABLE:
             if option.use is Use.BATCH and option.attribute in self.given:
                 raise ConfigurationError(
@@ -425,15 +425,15 @@ def is_sparks_own(key: str, *, is_table: bool) -> bool:
 
 
 def _is_of_table(lowered: Mapping[str, str]) -> bool:
-    """Whether Spark's catalog passes the options. It passes options only to create a table."""
+    """Whether Spark's catalog passes the options. It passes them only to create a table."""
     return "provider" in lowered
 
 
 def table_options(options: Mapping[str, str]) -> dict[str, str]:
-    """The options that a table keeps, in lower case: this source's options and the log's name.
+    """Return the options that a table stores: the log's name and the options of this source.
 
-    The result is empty if the statement creates no table. So `save` does not store options with its
-    rows.
+    The names of the options are in lower case. The result is empty if the statement creates no
+    table. So `save` does not store options with its rows.
     """
     lowered = {key.lower(): value for key, value in options.items()}
     if not _is_of_table(lowered):

@@ -3,8 +3,9 @@
 For a range of a transactional log, this module reads the index entry. The index may list slices:
 the places of the columns in each entry. A scan of few columns then reads these slices instead of
 whole entries (LOGS.md#G14). A leader log has no index entries, so this module reads the headers of
-a few entries. A scan also works without an index, but reads more. If all bookies have lost an index
-entry, the task reads the whole range. That read raises an error if rows are also lost.
+a few entries. A scan also works without an index, but it reads more entries. If all bookies have
+lost an index entry, the task reads the whole range. That read raises an error if rows are also
+lost.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ _logger = logging.getLogger(__name__)
 
 
 Slices = Mapping[ScanRange, RequestedSlices]
-"""Maps ranges to the slices that a task reads. Ranges without slices are read whole."""
+"""Maps ranges to the slices that a task reads.
+
+If a range is not in the mapping, its entries are read completely.
+"""
 
 
 def read_indexes(
@@ -49,12 +53,12 @@ def read_indexes(
     schemas: Mapping[tuple[str, int], bytes],
     password: bytes,
 ) -> dict[tuple[int, int], RangeIndex]:
-    """Read indexes, and return them by ledger id and index entry id. Lost indexes are left out.
+    """Read indexes, and return them by ledger id and index entry id.
 
-    The id of a range's index entry is `index_entry_id`. If this id is NO_ENTRY, the id of the index
-    entry is `slices_entry_id`, and the index is read only for its slices. Such an index is left out
-    after any error. `log_ids` maps log names to log ids. The keys of `schemas` are log name and
-    schema id.
+    The result does not contain lost indexes. The id of a range's index entry is `index_entry_id`.
+    If this id is NO_ENTRY, the id of the index entry is `slices_entry_id`, and the index is read
+    only for its slices. An index that is read only for its slices is left out after any error.
+    `log_ids` maps log names to log ids. The keys of `schemas` are log name and schema id.
     """
     # All pieces of one range have the same index, so the index is read once.
     by_key = {(each.ledger_id, _index_id(each)): each for each in ranges}
@@ -72,8 +76,8 @@ def read_indexes(
                         payload = next(iter(reader))[0].payload
                         index = _decoded(scanned, schemas[name, scanned.schema_id], payload)
                     except LedgerLogError as error:
-                        # If an index is read only for its slices, it is not required, so its errors
-                        # are ignored.
+                        # If an index is read only for its slices, the scan does not require the
+                        # index, so errors of this read are ignored.
                         is_needed = scanned.index_entry_id != NO_ENTRY
                         if is_needed and not isinstance(error, DataLossError):
                             raise
@@ -89,7 +93,10 @@ def read_indexes(
 def find_span(
     logs: BlockingLogs, scanned: ScanRange, *, log_id: str, password: bytes
 ) -> EntrySpan | None:
-    """Find the entries with the wanted rows in a leader log's range; None if an entry is lost."""
+    """Find the entries with the wanted rows in a range of a leader log.
+
+    The result is None if an entry is lost.
+    """
     header_of = header_reader(
         logs, scanned.log, log_id, ledger_id=scanned.ledger_id, password=password
     )
@@ -121,7 +128,7 @@ def with_needed_entries(
 ) -> tuple[ScanTask, Slices]:
     """Return the task with only the entries that contain wanted rows, and the slices to read.
 
-    `columns` are the names of the wanted columns. Their case does not matter.
+    `columns` are the names of the wanted columns. The case of these names does not matter.
     """
     wanted = [scanned for scanned in task.ranges if _index_id(scanned) != NO_ENTRY]
     if not wanted and not any(scanned.is_searched for scanned in task.ranges):
@@ -154,7 +161,7 @@ def with_needed_entries(
 def _pruned_places(
     encoded: bytes, columns: Sequence[str]
 ) -> tuple[list[int], Sequence[int]] | None:
-    """The places of the columns in stored rows, and the number of buffers of each stored column.
+    """Return the places of `columns` in stored rows, and each stored column's number of buffers.
 
     The result is None if all columns are wanted, or if a stored column does not consist of buffers
     only.

@@ -2,7 +2,7 @@
 
 Spark keeps the plan of a Python source for all queries of a DataFrame. But the JVM engine plans
 each query separately. So the first answer of the planner contains a text that names the chosen
-rows. Later requests for the same table contain this text. Other code does not interpret the text.
+rows. Later requests for the same table contain this text. Only this module interprets the text.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 PINNED_OPTION = "__pinned"
-"""The option that passes the text to the Python source. Users do not see this option."""
+"""Name of the option that passes this text to the Python source. Users do not see this option."""
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedLog:
-    """The rows of one log.
+    """The rows of one log that a query reads.
 
     Attributes:
         log_id: Id of the log. A re-created log of the same name has another id.
-        version: None if the log is a leader log, because it has no versions.
-        start_offset: The offset of the first row.
-        end_offset: The offset after the last row.
+        version: Number of the version, or None for a leader log, which has no versions.
+        start_offset: The offset of the first row that the query reads.
+        end_offset: The offset after the last row that the query reads.
     """
 
     log_id: str

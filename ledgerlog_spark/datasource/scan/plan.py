@@ -40,20 +40,24 @@ TASK_BYTES_MIN = 4 << 20
 """Minimum number of encoded bytes for a separate task. A task costs about 50 ms."""
 NO_FILTERS = Needs()
 _SHARE_SLACK = 1.05
-"""Factor for a task's share of the bytes. The tasks of one job write ranges of about equal size.
-Without this factor, a range that is a little larger than a share would be cut."""
+"""Factor by which a task may be larger than its equal share of the bytes.
+
+The tasks of one job write ranges of about equal size. Without this factor, a range that is a little
+larger than a share would be cut.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LogScan:
-    """One log of the plan. The snapshot does not change during the scan.
+    """One log that the scan reads, as input of the planner.
 
-    The state of the ledgers does not matter: a listed range is read to its end, even if its ledger
-    is open. `indexes` and `spans` describe the ranges that `indexes_wanted` returned.
+    The snapshot does not change during the scan. The state of the ledgers does not matter: a listed
+    range is read to its end, even if its ledger is open. `indexes` and `spans` describe the ranges
+    that `indexes_wanted` returned.
     """
 
     snapshot: LogSnapshot
-    history: Sequence[VersionInterval] = ()  # versions in rising order, for the rows' commit times
+    history: Sequence[VersionInterval] = ()  # versions in ascending order, for commit times of rows
     ledgers: Mapping[int, LedgerMetadata] = field(default_factory=dict)
     # the keys are ledger id and index entry id
     indexes: Mapping[tuple[int, int], RangeIndex] = field(default_factory=dict)
@@ -84,7 +88,7 @@ class ScanPlan:
 
     partitions: tuple[ScanPartition, ...]
     versions: Mapping[str, int]  # maps each log name to the version that the scan reads
-    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that was read already
+    ledgers: Mapping[int, LedgerMetadata]  # maps ledger ids to metadata that the driver has read
 
 
 def plan(
@@ -94,7 +98,7 @@ def plan(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> ScanPlan:
-    """Plan a scan. Entries without rows for `needs` are omitted.
+    """Plan a scan. Entries are omitted if no row of them is needed according to `needs`.
 
     `parallelism` is the number of tasks that run at once. Without the option `minPartitions`, a
     scan is cut into about `parallelism` tasks, or into more if other options limit the size of a
@@ -102,8 +106,8 @@ def plan(
     `parallelism` is 1, only the options limit the size of a task.
 
     Raises:
-        ConfigurationError: The offsets name a log that is not read, or are after the end of the
-            log, or the end is before the start.
+        ConfigurationError: The offsets name a log that is not read, an offset is after the end of
+            the log, or the end is before the start.
         DataLossError: Rows between the offsets were truncated, and `fail_on_data_loss` is set.
     """
     parts = []
@@ -138,14 +142,14 @@ def indexes_wanted(
     parallelism: int = 1,
     needs: Needs = NO_FILTERS,
 ) -> list[ScanRange]:
-    """The ranges whose indexes are worth reading before the scan is planned, at most INDEXES_MAX.
+    """Return at most INDEXES_MAX ranges whose indexes are worth reading before the scan is planned.
 
     There are two kinds of these ranges. A range of the first kind may have entries whose rows do
     not pass the filters. A range of the second kind has rows outside the offsets of the scan, and
     is so large that several tasks share it. Without the index, the planner would estimate where the
     wanted rows are, and some tasks would have no rows. If only one task reads a range of the second
-    kind, this task reads the index. A leader log has no indexes. For its ranges, the caller reads
-    headers of entries instead. Raises the errors of `plan`.
+    kind, this task reads the index. A leader log has no indexes. For the ranges of a leader log,
+    the caller reads headers of entries instead. Raises the errors of `plan`.
     """
     wanted = _listed(logs, options, needs)
     limits = _Limits.of([scanned for _, _, scanned in wanted], options, parallelism)
@@ -161,13 +165,13 @@ def indexes_wanted(
         if _narrowing_pays(item) and needs.needs_index(Listed(log.snapshot, item, scanned))
     ]
     filtered.sort(key=lambda scanned: scanned.size_bytes, reverse=True)
-    # Ranges cut by offsets come first. A log has at most two of these ranges.
+    # The ranges that the offsets cut come first. A log has at most two of these ranges.
     chosen = {(each.ledger_id, each.index_entry_id): each for each in [*cut, *filtered]}
     return list(chosen.values())[:INDEXES_MAX]
 
 
 def _listed(logs: Sequence[LogScan], options: SourceOptions, needs: Needs) -> list[_Listed]:
-    """The listed ranges to read. Raises an error if offsets name a log that is not read."""
+    """Return the listed ranges to read. Raises an error if offsets name a log that is not read."""
     known = {log.snapshot.name for log in logs} | {"*"}
     for offsets in (options.starting_offsets, options.ending_offsets):
         given = set() if isinstance(offsets, str) else set(offsets)
@@ -187,7 +191,7 @@ def _index_of(log: LogScan, item: Item) -> RangeIndex | None:
 
 @dataclass(frozen=True, slots=True)
 class _Limits:
-    """Limits of one task."""
+    """Limits for the input of one task."""
 
     size_bytes: int
     rows: int | None
@@ -206,7 +210,7 @@ class _Limits:
 
 
 def interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
-    """The offsets of the rows to read, within the rows of the version."""
+    """Return the first offset and the end offset of the rows to read, within the version."""
     name, interval = log.snapshot.name, log.snapshot.interval
 
     def offset(option: str, offsets: Offsets, default: str, *, fail_on_data_loss: bool) -> int:
@@ -237,7 +241,7 @@ def interval_of(log: LogScan, options: SourceOptions) -> tuple[int, int]:
 
 
 def _ranges_of(log: LogScan, options: SourceOptions) -> Iterator[tuple[ScanRange, Item]]:
-    """The listed ranges that overlap the rows to read, each with all its entries."""
+    """Yield the listed ranges that overlap the rows to read, each with all its entries."""
     start, end = interval_of(log, options)
     form = EntryForm.of(log.snapshot.kind, log.snapshot.content)
     is_leader = form is not EntryForm.ARROW_STREAM
@@ -279,7 +283,7 @@ def _narrowing_pays(item: Item) -> bool:
 
 
 def _entries_of(item: Item) -> int:
-    """The number of entries with rows."""
+    """Return the number of entries with rows."""
     return item.last_entry_id - item.first_entry_id + 1 - item.has_index
 
 
@@ -291,11 +295,11 @@ def _may_be_sliced(item: Item) -> bool:
 def _commit_times(
     history: Sequence[VersionInterval], first: int, end_offset: int
 ) -> tuple[tuple[int, int | None], ...]:
-    """Commit times of the rows [first, end_offset). A merged range has rows of several commits.
+    """Return the commit times of the rows from `first` to before `end_offset`.
 
-    A row was committed with the first version that contains the row. The history shows which
-    version is the first only if the history also contains the previous version. Version 0 is empty,
-    and no version precedes it.
+    A merged range has rows of several commits. A row was committed with the first version that
+    contains the row. The history shows which version is the first only if the history also contains
+    the previous version. Version 0 is empty, and no version precedes it.
     """
     if not history:
         return ()
@@ -312,7 +316,7 @@ def _commit_times(
 
 
 def _pieces(scanned: ScanRange, limits: _Limits) -> int:
-    """The number of pieces into which a range is cut."""
+    """Return the number of pieces into which a range is cut."""
     count = max(1, -(-scanned.size_bytes // limits.size_bytes))
     if limits.rows is not None:
         count = max(count, -(-scanned.rows // limits.rows))
@@ -324,7 +328,8 @@ def _split(
 ) -> Iterator[ScanRange]:
     """Cut a range into pieces with about equal numbers of entries.
 
-    A range without an index entry is not cut. Its writer was fenced before it appended the index.
+    In a transactional log, a range has no index entry if its writer was fenced before it appended
+    the index. Such a range is not cut.
     """
     is_leader = scanned.form is not EntryForm.ARROW_STREAM
     count = _pieces(scanned, limits) if item.has_index or is_leader else 1

@@ -17,7 +17,7 @@ PLAN_FORMAT = 3
 
 
 def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
-    """The plan as values that `json.dumps` accepts."""
+    """Return the plan as values that `json.dumps` accepts."""
     return {
         "format": PLAN_FORMAT,
         "versions": dict(plan.versions),
@@ -34,12 +34,12 @@ def plan_to_json(plan: ScanPlan) -> dict[str, Any]:
 
 def _range_to_json(scanned: ScanRange) -> dict[str, Any]:
     fields = asdict(scanned)
-    del fields["index_entries"]  # it was needed only to choose slices
+    del fields["index_entries"]  # this field was needed only to choose slices
     return fields
 
 
 def ledger_to_json(metadata: LedgerMetadata) -> dict[str, Any]:
-    """The state of a ledger, and the bookies with its entries."""
+    """Return the state of a ledger, and the bookies with its entries."""
     return {
         "state": metadata.state.name,
         "fragments": [

@@ -40,7 +40,7 @@ from ledgerlog_spark.protocol.log.state.records import LogContent, LogKind, LogS
 RECORDS_MAX = 1_000
 """Maximum number of ledgers whose metadata the driver sends to tasks.
 
-The tasks read the metadata of the other ledgers.
+The tasks themselves read the metadata of all other ledgers.
 """
 
 RECORD_SIZE_BYTES_MAX = 64 << 10
@@ -51,7 +51,7 @@ Each task gets a copy of the metadata.
 
 
 def schema_of(logs: BlockingLogs, options: SourceOptions) -> str:
-    """The schema of a scan of logs, as JSON."""
+    """Return the schema of a scan of logs, as JSON."""
     return scan_schema(
         [
             (log.name, _schema_in(log, requested_version(logs, log, options)))
@@ -68,7 +68,8 @@ class PlannedScan:
 
     `schemas` maps a log name and a schema id to the encoded schema of the rows. `log_ids` maps log
     names to log ids. The plan's `ledgers` contain the metadata that the driver has read.
-    `snapshots` are the states of the logs that the scan reads. `pinned` has the rows of each log.
+    `snapshots` are the states of the logs that the scan reads. `pinned` maps log names to the rows
+    that the scan reads.
     """
 
     plan: ScanPlan
@@ -80,7 +81,10 @@ class PlannedScan:
     def for_columns(
         self, columns: Sequence[str], first_columns: FirstColumns = no_columns
     ) -> PlannedScan:
-        """The same scan for some columns only. Its tasks read slices where slices save bytes."""
+        """Return the same scan for some columns only.
+
+        Its tasks read slices of the ranges for which slices save bytes.
+        """
         choice = SliceChoice(self.schemas, columns, first_columns)
         partitions = tuple(
             ScanPartition(choice.chosen(partition.ranges)) for partition in self.plan.partitions
@@ -88,7 +92,7 @@ class PlannedScan:
         return replace(self, plan=replace(self.plan, partitions=partitions))
 
     def tasks(self, *, include_metadata: bool) -> list[ScanTask]:
-        """One task for each partition."""
+        """Return one task for each partition."""
         ledgers = self.plan.ledgers
         return [
             ScanTask(
@@ -121,8 +125,8 @@ def planned_scan(
 ) -> PlannedScan:
     """Take a snapshot of each log, and plan the scan of the columns in `schema`.
 
-    For `parallelism` and `needs`, see `plan`. With `pinned`, the scan reads the rows that an
-    earlier scan with the same options chose.
+    For `parallelism` and `needs`, see `plan`. If `pinned` is not None, the scan reads the rows that
+    an earlier scan with the same options chose.
     """
     scans = _scans(logs, options, pinned)
     reject_unknown_columns(
@@ -153,7 +157,7 @@ def tasks_from(
     parallelism: int = 1,
     password: bytes = b"",
 ) -> list[ScanTask]:
-    """The tasks that scan these snapshots between the offsets in the options.
+    """Return the tasks that scan these snapshots between the offsets in the options.
 
     The wanted columns are not known yet. So the tasks contain no choice of slices.
     """
@@ -200,7 +204,7 @@ def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[in
     """Read ledger metadata for the tasks.
 
     At most `RECORDS_MAX` ledgers are chosen. Ledgers that more tasks read are chosen first.
-    Metadata of more than `RECORD_SIZE_BYTES_MAX` is omitted.
+    Metadata of more than `RECORD_SIZE_BYTES_MAX` bytes is omitted.
     """
     readers = Counter(
         ledger_id
@@ -219,7 +223,7 @@ def _records(logs: BlockingLogs, partitions: Sequence[ScanPartition]) -> dict[in
 def _with_indexes(
     logs: BlockingLogs, scans: list[LogScan], wanted: Sequence[ScanRange], password: bytes
 ) -> list[LogScan]:
-    """The scans, with all readable indexes and spans of the ranges in `wanted`."""
+    """Return the scans, with all readable indexes and spans of the ranges in `wanted`."""
     if not wanted:
         return scans
     log_ids = {scan.snapshot.name: scan.snapshot.log_id for scan in scans}
@@ -268,7 +272,7 @@ def _scans(
 def _opened_versions(
     logs: BlockingLogs, options: SourceOptions, pinned: Mapping[str, PinnedLog] | None
 ) -> Iterator[tuple[BlockingLog, int | None]]:
-    """The logs to read, each with its version. For the newest version, the number is None."""
+    """Yield the logs to read, each with its version. For the newest version, the number is None."""
     if pinned is None:
         for log in _opened(logs, options):
             yield log, requested_version(logs, log, options)

@@ -28,33 +28,34 @@ OPEN_COST_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class ScanRange:
-    """Consecutive entries of one listed range, for one task. Each of these entries has rows.
+    """Consecutive entries of one listed range, for one task. Each entry has at least one row.
 
     Attributes:
-        last_entry_id: Inclusive; never the index entry.
-        rows: Number of rows. Exact if the range is not split, or is split by its index. Otherwise
-            an estimate.
-        size_bytes: Payload bytes. Exact if the range is read completely, or is split by its index.
-            Otherwise an estimate.
+        last_entry_id: Id of the last entry, which is included, and is never the index entry.
+        rows: Number of rows. It is exact if the range is not split, or is split by its index.
+            Otherwise it is an estimate.
+        size_bytes: Number of payload bytes. It is exact if the range is read completely, or is
+            split by its index. Otherwise it is an estimate.
         range_offset: Offset of the first row of the listed range. Row numbers in entries are
             relative to this offset.
-        start_offset: Offset of the first wanted row. These entries may have rows before it.
-        end_offset: Offset after the last wanted row. These entries may have rows after it.
+        start_offset: Offset of the first wanted row. These entries may also have rows before this
+            row.
+        end_offset: Offset after the last wanted row. These entries may also have rows after it.
         commit_times: A pair for each commit with rows in the range, in rising order: the offset
             after the commit's last row, and the time in ms since 1970. The last offset is at least
-            `end_offset`. A time is None if the history no longer has this time. There are no pairs
+            `end_offset`. A time is None if the history no longer contains it. There are no pairs
             if there is no history, or if each entry has its own time.
         index_entry_id: Id of the index entry. The task reads this entry first, to find out which
-            entries it needs. NO_ENTRY if all entries are needed.
+            entries it needs. The id is NO_ENTRY if all entries are needed.
         slices_entry_id: Id of the index entry, if the task reads this entry first to get the slices
-            of the other entries. NO_ENTRY if the range is small, has no index, or if slices would
-            not save bytes (`slice_choice`).
+            of the other entries. The id is NO_ENTRY if the range is small, has no index, or if
+            slices would not save bytes (`slice_choice`).
         index_entries: Number of entries that the entry `slices_entry_id` describes.
         entry_rows: The half-open interval of these entries' rows, numbered from the first row of
             the listed range. The task checks both numbers. The interval is None if it is unknown
             before the entries are read.
         is_searched: Whether the task first reads the headers of a few entries to find the entries
-            with the wanted rows. Only for leader logs.
+            with the wanted rows. It is true only for leader logs.
     """
 
     log: str
@@ -78,10 +79,10 @@ class ScanRange:
 
 @dataclass(frozen=True, slots=True)
 class RangeIndex:
-    """The index of one listed range: for each entry, the rows and the payload bytes before it.
+    """The index of one listed range: the numbers of rows and payload bytes before each entry.
 
-    The last element of `row_edges` and `byte_edges` is the sum of all entries. `statistics` are the
-    encoded bounds of each entry.
+    The last element of `row_edges` and `byte_edges` is the total of all entries. `statistics` are
+    the encoded bounds of each entry.
     """
 
     first_entry_id: int
@@ -92,7 +93,7 @@ class RangeIndex:
 
     @classmethod
     def of(cls, index_entry_id: int, entries: Sequence[IndexedEntry]) -> RangeIndex:
-        """The index of a range. `entries` describes all other entries of the range."""
+        """Return the index of a range. `entries` describes all other entries of the range."""
         if not 0 < len(entries) <= index_entry_id or any(entry.rows < 1 for entry in entries):
             raise WireFormatError(
                 f"entry {index_entry_id} is not the index entry of a range: it describes "
@@ -107,7 +108,10 @@ class RangeIndex:
         )
 
     def needed(self, scanned: ScanRange) -> ScanRange | None:
-        """The part of `scanned` that holds all its wanted rows; None if no row is wanted."""
+        """Return the part of `scanned` that contains all its wanted rows.
+
+        The result is None if no row is wanted.
+        """
         first = scanned.first_entry_id - self.first_entry_id
         end = scanned.last_entry_id + 1 - self.first_entry_id
         entries = len(self.row_edges) - 1
@@ -124,7 +128,7 @@ class RangeIndex:
         return self.part(scanned, first, end) if first < end else None
 
     def part(self, scanned: ScanRange, first: int, end: int) -> ScanRange:
-        """The part of `scanned` with the entries at the places [first, end) of the listed range."""
+        """Return the part of `scanned` with the entries at [first, end) of the listed range."""
         rows = self.row_edges[first], self.row_edges[end]
         start_row, end_row = _wanted_rows(scanned)
         return replace(
@@ -139,7 +143,7 @@ class RangeIndex:
 
 
 def _wanted_rows(scanned: ScanRange) -> tuple[int, int]:
-    """The half-open interval of the wanted rows, by their numbers in the listed range."""
+    """Return the half-open interval of the wanted rows, by their numbers in the listed range."""
     first = scanned.range_offset
     return scanned.start_offset - first, scanned.end_offset - first
 
@@ -149,16 +153,17 @@ class EntrySpan:
     """Consecutive entries of a listed range, with the numbers of their rows."""
 
     first_entry_id: int
-    last_entry_id: int  # inclusive; smaller than the first entry if there is no entry
-    rows: tuple[int, int] | None  # row numbers in the range, half-open; None if an end is unknown
+    last_entry_id: int  # inclusive; smaller than `first_entry_id` if there is no entry
+    rows: tuple[int, int] | None  # half-open interval of row numbers; None if an end is unknown
 
 
 def needed_part(
     scanned: ScanRange, index: RangeIndex | None, span: EntrySpan | None
 ) -> ScanRange | None:
-    """The part of a range that a scan needs, by `index` or `span`; None if the part is empty.
+    """Return the part of a range that a scan needs, by `index` or `span`.
 
-    Without an index or a span, this is the whole range.
+    The result is None if the part is empty. Without an index or a span, the part is the whole
+    range.
     """
     if scanned.is_searched:
         if span is None:

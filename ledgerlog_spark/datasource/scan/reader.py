@@ -58,7 +58,10 @@ class BatchReader(DataSourceReader):
         self.options = options
 
     def planned(self, password: bytes, needs: Needs = NO_FILTERS) -> PlannedScan:
-        """Take a snapshot and plan its scan. Only requests of the JVM engine contain `needs`."""
+        """Take a snapshot of each log, and plan the scan.
+
+        Only requests of the JVM engine contain `needs`.
+        """
         return planned_scan(
             client_of(self.uri).logs,
             self.options,
@@ -75,15 +78,15 @@ class BatchReader(DataSourceReader):
         return arrow_schema_of(self._schema_json)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The plan of the scan, one partition for each task."""
+        """Return the plan of the scan, one partition for each task."""
         password = password_in(self.options.password_file)
         tasks = self.planned(password).tasks(include_metadata=self.options.include_metadata)
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches."""
+        """Return the rows of one task, as Arrow batches."""
         if not isinstance(partition, LogPartition):
-            return iter(())  # from an empty list, Spark creates one empty partition
+            return iter(())  # if there are no partitions, Spark passes one empty partition
         return rows_of_partition(
             self.uri, partition, self._schema_json, self.options.fail_on_data_loss
         )
@@ -92,7 +95,7 @@ class BatchReader(DataSourceReader):
 def rows_of_partition(
     uri: str, partition: LogPartition, schema_json: str, fail_on_data_loss: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one task of a scan or of a stream, as Arrow batches."""
+    """Return the rows of one task of a scan or of a stream, as Arrow batches."""
     return task_rows(
         client_of(uri).logs,
         partition.task,
@@ -108,7 +111,7 @@ BATCH_ROWS_MAX = 32_768
 
 
 class RawPartition(InputPartition):
-    """Consecutive entries for one task; both ends inclusive."""
+    """Consecutive entries for one task. Both entry ids are inclusive."""
 
     def __init__(self, first_entry_id: int, last_entry_id: int) -> None:
         self.first_entry_id = first_entry_id
@@ -116,10 +119,10 @@ class RawPartition(InputPartition):
 
 
 class RawReader(DataSourceReader):
-    """Reads one ledger, with a row `(ledger_id, entry_id, payload)` for each entry.
+    """Reads one ledger, and returns a row `(ledger_id, entry_id, payload)` for each entry.
 
     The scan ends at the LAC that the driver read when it planned the scan.
-    The reader never fences: if the ledger is open, its writer is not disturbed.
+    The reader never fences the ledger, so it does not disturb the writer of an open ledger.
     """
 
     def __init__(
@@ -147,7 +150,7 @@ class RawReader(DataSourceReader):
         return [RawPartition(first, end - 1) for first, end in pairwise(edges)]
 
     def last_entry_id(self) -> int:
-        """The last entry that the scan reads; -1 if there is none."""
+        """Return the id of the last entry that the scan reads, or -1 if there is no entry."""
         with self._open() as ledger:
             return self._last_of(ledger)
 
@@ -155,9 +158,9 @@ class RawReader(DataSourceReader):
         return ledger.last_add_confirmed if self._pinned is None else last_entry_in(self._pinned)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The entries of one task, as Arrow batches."""
+        """Return the entries of one task, as Arrow batches."""
         if not isinstance(partition, RawPartition):
-            return iter(())  # from an empty list, Spark creates one empty partition
+            return iter(())  # if there are no partitions, Spark passes one empty partition
         return self._read(partition)
 
     def _open(self) -> Any:

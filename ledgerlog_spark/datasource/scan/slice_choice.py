@@ -13,13 +13,13 @@ condition is true. The planner has the sizes of ranges, and estimates the sizes 
                               the statistics of each column: 28 bytes for a column of fixed width,
                               and 76 bytes for a column of varying width
 
-If a range is smaller than its columns of fixed width, it is compressed. Then 16 bytes are counted
-for each row of a column of varying width, and the same compression ratio is assumed for all
+If a range is smaller than its columns of fixed width, it is compressed. In this case, 16 bytes are
+counted for each row of a column of varying width, and the same compression ratio is assumed for all
 columns. A wrong estimate changes only the cost: a task reads an index that it does not need, or
 reads whole entries although slices pay. The index has the exact sizes, and a task that reads the
 index decides again by these sizes. If a query has a filter, a task may read the columns of the
-filter before the other columns. Then the task always reads the index and decides by the sizes in
-the index.
+filter before the other columns. In this case, the task always reads the index, and decides by the
+sizes in the index.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ INDEX_VARYING_SIZE_BYTES = 76
 
 
 class _Columns(NamedTuple):
-    """Some columns of a schema."""
+    """The widths of some columns of a schema."""
 
-    fixed_size_bytes: float  # in each row, together
+    fixed_size_bytes: float  # of all columns with a fixed width, in each row
     varying: int  # number of columns without a fixed width
 
     def size_bytes(self, varying_size_bytes: float) -> float:
-        """Size of a row without compression."""
+        """Return the number of bytes of these columns in a row, without compression."""
         return self.fixed_size_bytes + self.varying * (OFFSET_SIZE_BYTES + varying_size_bytes)
 
 
 class _Pruning(NamedTuple):
-    """A schema from which a scan reads only some columns, or some columns before the others."""
+    """A schema from which a scan reads only some columns, or reads some columns first."""
 
     columns: int
     every: _Columns
@@ -75,7 +75,7 @@ FirstColumns = Callable[[bytes], Collection[int]]
 
 
 def no_columns(schema: bytes) -> Collection[int]:
-    """Return no places: without a filter, a task reads all columns at once."""
+    """Return no places. If a query has no filter, a task reads all columns at once."""
     del schema
     return ()
 
@@ -83,7 +83,7 @@ def no_columns(schema: bytes) -> Collection[int]:
 class SliceChoice:
     """Chooses the ranges of a scan in which tasks read slices.
 
-    `schemas` has the encoded schemas by log name and schema id.
+    `schemas` maps a log name and a schema id to the encoded schema.
     """
 
     def __init__(
@@ -98,7 +98,10 @@ class SliceChoice:
         }
 
     def chosen(self, ranges: Sequence[ScanRange]) -> tuple[ScanRange, ...]:
-        """The ranges of one task. `slices_entry_id` is kept only where slices pay."""
+        """Return the ranges of one task.
+
+        If slices do not pay for a range, its `slices_entry_id` is NO_ENTRY.
+        """
         of_index: dict[tuple[int, int], list[ScanRange]] = {}
         for scanned in ranges:
             of_index.setdefault((scanned.ledger_id, scanned.slices_entry_id), []).append(scanned)
@@ -133,7 +136,7 @@ class SliceChoice:
 
 
 def _rows_of(piece: ScanRange) -> int:
-    """The number of rows in all entries of a piece.
+    """Return the number of rows in all entries of a piece.
 
     `piece.rows` counts only the rows between the offsets of the scan.
     """
@@ -141,7 +144,7 @@ def _rows_of(piece: ScanRange) -> int:
 
 
 def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
-    """Estimated size of an index without its slices."""
+    """Return the estimated size of an index without its slices."""
     varying = pruning.every.varying
     fixed = pruning.columns - varying
     of_entry = fixed * INDEX_FIXED_SIZE_BYTES + varying * INDEX_VARYING_SIZE_BYTES
@@ -151,7 +154,7 @@ def _index_size_bytes(pruning: _Pruning, entries: int) -> float:
 
 
 def _share(pruning: _Pruning, row_size_bytes: float) -> float:
-    """The estimated share of the wanted columns in the body of an entry."""
+    """Return the estimated share of the wanted columns in the body of an entry."""
     every = pruning.every
     rest = row_size_bytes - every.size_bytes(0)
     varying = rest / every.varying if every.varying and rest > 0 else COMPRESSED_VALUE_SIZE_BYTES
@@ -161,7 +164,7 @@ def _share(pruning: _Pruning, row_size_bytes: float) -> float:
 def _pruning(
     encoded: bytes, columns: Sequence[str], first_columns: FirstColumns
 ) -> _Pruning | None:
-    """The columns that a scan reads of each entry; None if it reads whole entries."""
+    """Return the columns that a scan reads of each entry, or None if it reads whole entries."""
     if not encoded:
         return None  # the schema of records
     schema = decode_schema(encoded)
@@ -184,7 +187,7 @@ def _columns(kinds: Sequence[pa.DataType]) -> _Columns:
 
 
 def _bits_of(kind: pa.DataType) -> int | None:
-    """Number of bits of a value; None if the number varies."""
+    """Return the number of bits of a value, or None if the number varies."""
     try:
         return int(kind.bit_width)
     except ValueError:

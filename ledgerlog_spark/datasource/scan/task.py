@@ -25,16 +25,19 @@ JOINED_BATCH_ROWS = 32_768
 """A batch costs Spark about 150 us, so small batches are joined up to about this number of rows."""
 
 JOINED_SIZE_BYTES_MAX = 4 << 20
-"""Maximum size of joined batches, because rows may have any size."""
+"""Maximum number of bytes of joined batches.
+
+This limit is necessary because a row may have any size.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ScanTask:
-    """The input of a task, sent from the driver. `log_ids` has the log ids by log name.
+    """The input of a task, sent from the driver. `log_ids` maps log names to log ids.
 
-    `schemas` has the encoded schemas of the rows, by log name and schema id. `ledgers` has metadata
-    that the driver has read. The task reads any other metadata from the metadata store, and reads
-    outdated metadata again.
+    `schemas` maps a log name and a schema id to the encoded schema of the rows. `ledgers` has
+    metadata that the driver has read. The task reads any other metadata from the metadata store,
+    and reads outdated metadata again.
     """
 
     ranges: tuple[ScanRange, ...]
@@ -47,7 +50,10 @@ class ScanTask:
 def read_batches(
     task: ScanTask, target: pa.Schema, read_entries: ReadEntries, *, ignores_case: bool = True
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task in order, in batches of schema `target`. Raises errors of `task_rows`."""
+    """Return the rows of a task in order, in batches of schema `target`.
+
+    Raises the errors of `task_rows`.
+    """
     conformer = Conformer(target, ignores_case=ignores_case)
     return joined(
         conformer.conform(batch)
@@ -57,11 +63,12 @@ def read_batches(
 
 
 def joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same rows in fewer batches: small batches are joined, and empty batches are dropped.
+    """Yield the same rows in fewer batches.
 
-    Between two incoming batches, this function holds less than 32,768 rows and at most 4 MiB. It
-    holds copies of the rows, so it does not keep the incoming batches. If a DataLossError occurs,
-    the rows before the lost entry are yielded first.
+    Small batches are joined, and empty batches are dropped. Between two incoming batches, this
+    function keeps less than 32,768 rows and at most 4 MiB in memory. It keeps copies of the rows,
+    so the memory of the incoming batches can be freed. If a DataLossError occurs, the rows before
+    the lost entry are yielded first.
     """
     waiting: list[pa.RecordBatch] = []
     rows = size_bytes = 0
@@ -146,8 +153,8 @@ def _contiguous(scanned: ScanRange, entries: Iterable[Any]) -> Iterator[Any]:
         expected += 1
     if expected != scanned.last_entry_id + 1:
         raise WireFormatError(
-            f"ledger {scanned.ledger_id}: entries end before {expected}, but those up to "
-            f"{scanned.last_entry_id} are listed"
+            f"ledger {scanned.ledger_id}: entries end before {expected}, but the log "
+            f"lists the entries up to {scanned.last_entry_id}"
         )
 
 
@@ -177,7 +184,10 @@ def _with_metadata(
 def _times_of(
     entries: Sequence[tuple[int, int | None]], first: int, scanned: ScanRange
 ) -> pa.Array:
-    """The times of the rows, from offset `first` on: the entries' times, or the commit times."""
+    """Return the times of the rows from offset `first` on.
+
+    If each entry has a time, these are the times of the entries. Otherwise they are commit times.
+    """
     kind = pa.timestamp("us", tz="UTC")
     rows = sum(count for count, _ in entries)
     if all(time_ms is not None for _, time_ms in entries):

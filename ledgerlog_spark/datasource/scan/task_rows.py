@@ -1,6 +1,6 @@
 """Reads the rows of one task: chooses entries, reads ahead, and handles lost entries.
 
-Batch scans and streams share this code. Only their plans differ.
+Batch scans and streams both use this code. Only their plans differ.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from ledgerlog_spark.protocol.ledger.read_room import ReadRoom
 
 RANGES_AHEAD_MAX = 16
 BYTES_AHEAD_MAX = 8 << 20
-"""Maximum payload of the ranges that are read ahead. One range may exceed this limit."""
+"""Maximum number of payload bytes of the ranges that are read ahead.
+
+One range may exceed this limit.
+"""
 
 
 _logger = logging.getLogger(__name__)
@@ -40,7 +43,7 @@ def task_rows(
     fail_on_data_loss: bool = True,
     ignores_case: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task, in order, in batches of the schema `target`.
+    """Yield the rows of a task, in order, in batches of the schema `target`.
 
     If `fail_on_data_loss` is False, a lost entry is reported in the worker's log, and the remaining
     entries of its range are skipped. If `ignores_case` is False, a column whose name differs from
@@ -48,8 +51,8 @@ def task_rows(
 
     Raises:
         DataLossError: Some listed rows are on no bookie.
-        EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry;
-            retriable.
+        EntryUnknownError: Some bookies did not answer, and the other bookies do not have an entry.
+            The error is retriable.
         DigestMismatchError: No bookie has a valid copy of an entry.
         SchemaMismatchError: Stored rows cannot be converted to the target schema.
         WireFormatError: The content of a ledger differs from the log's list.
@@ -81,9 +84,9 @@ class CommittedEntries(Closing):
     """Reads the entries of a task's ranges. The task calls this object with each range, in order.
 
     The reads of small ranges begin before the task requests these ranges. So a task with many
-    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together hold at
-    most 64 MiB in memory, even if entries are large. The end of a `with` block drops unread
-    entries.
+    ranges does not wait for ZooKeeper and the bookies at each range. All ranges together use at
+    most 64 MiB of memory, even if entries are large. At the end of a `with` block, unread entries
+    are dropped.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class CommittedEntries(Closing):
         self._begun: deque[tuple[ScanRange, BlockingRangeReader]] = deque()
 
     def __call__(self, scanned: ScanRange) -> Iterator[Any]:
-        """The entries of the range from the first to the last, read ahead of the caller."""
+        """Yield the entries of the range from the first to the last, read ahead of the caller."""
         if len(self._begun) <= RANGES_AHEAD_MAX // 2:
             self._begin()
         begun, reader = self._begun.popleft()
@@ -128,7 +131,7 @@ class CommittedEntries(Closing):
             _logger.warning("%s", json.dumps(event))
 
     def _begin(self) -> None:
-        """Begin to read the next ranges, up to BYTES_AHEAD_MAX."""
+        """Start to read the next ranges, up to BYTES_AHEAD_MAX bytes."""
         size_bytes = sum(scanned.size_bytes for scanned, _ in self._begun)
         chosen: list[ScanRange] = []
         while self._waiting and len(self._begun) + len(chosen) <= RANGES_AHEAD_MAX:

@@ -1,7 +1,8 @@
-"""Versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
+"""Finds versions and offsets by time: `timestampAsOf`, `startingTimestamp`, `endingTimestamp`.
 
-Rows of a transactional log have the time of their commit. Records of a leader log have the time of
-their append. Each entry of a leader log contains this time. The times of entries never decrease.
+The time of a row of a transactional log is the time of its commit. The time of a record of a leader
+log is the time of its append. Each entry of a leader log contains this time. The times of entries
+never decrease.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind
 
 
 def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptions) -> int | None:
-    """The version that the options select by number or by time; None if they select no version."""
+    """Return the version that the options select by number or by time.
+
+    The result is None if the options select no version.
+    """
     if options.timestamp_as_of is None:
         return options.version_as_of
     if log.state().head.kind is LogKind.LEADER:
@@ -42,9 +46,10 @@ def requested_version(logs: BlockingLogs, log: BlockingLog, options: SourceOptio
 def requested_offsets(
     logs: BlockingLogs, scans: Sequence[LogScan], options: SourceOptions, password: bytes
 ) -> tuple[Offsets, Offsets]:
-    """The start and the end of a batch read with these options, with times converted to offsets.
+    """Return the start and the end of a batch read with these options.
 
-    If an option is a time, the transactional logs in `scans` must contain their history.
+    Times in the options are converted to offsets. If an option is a time, the transactional logs in
+    `scans` must contain their history.
     """
     start, end = options.starting_offsets, options.ending_offsets
     if options.starting_timestamp is not None:
@@ -68,7 +73,10 @@ def requested_offsets(
 def first_offset_at(
     logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes
 ) -> int | None:
-    """Offset of the first row written at `moment_ms` or later; None if no such row exists yet."""
+    """Return the offset of the first row written at `moment_ms` or later.
+
+    The result is None if no such row exists yet.
+    """
     if scan.snapshot.kind is LogKind.TRANSACTIONAL:
         return offset_at(scan.history, moment_ms)
     for item in scan.snapshot.items:
@@ -83,7 +91,10 @@ def first_offset_at(
 
 
 def _first_entry_at(item: Item, moment_ms: int, header_of: HeaderOf) -> int:
-    """Offset of the first record at `moment_ms` or later. The item must have such a record."""
+    """Return the offset of the first record at `moment_ms` or later.
+
+    The range `item` must have such a record.
+    """
     low, end = item.first_entry_id, item.last_entry_id
     offset = item.first_offset
     while low < end:
@@ -104,12 +115,12 @@ def _end_at(logs: BlockingLogs, scan: LogScan, moment_ms: int, password: bytes) 
 
 
 def _newest_ms(scan: LogScan) -> int:
-    """The time when the newest row was written; without rows, the time of the last version."""
+    """Return the time of a leader log's newest row, otherwise the last version's time."""
     if scan.snapshot.kind is LogKind.LEADER and scan.snapshot.items:
         return scan.snapshot.items[-1].newest_ms
     return scan.snapshot.interval.commit_time_ms
 
 
 def _absolute_ms(logs: BlockingLogs, moment: int) -> int:
-    """Convert a time that may be relative to now. Now is the time of the metadata store's clock."""
+    """Convert a time that may be relative to the current time of the metadata store's clock."""
     return moment if moment >= 0 else absolute_ms(moment, logs.now_ms())

@@ -27,19 +27,22 @@ COUNT, MIN, MAX = "count", "min", "max"
 
 
 class NotExactError(Exception):
-    """Only a scan can compute the value."""
+    """Raised if only a scan can compute a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """A function of a column. If `column` is None, the function is `count`, and counts rows."""
+    """A function of a column.
+
+    If `column` is None, the function is `count`, and it counts all rows.
+    """
 
     function: str
     column: str | None = None
 
 
 class _Known(NamedTuple):
-    """A column in one range. `statistics` is None if the stored rows do not have the column."""
+    """One column in one range. If the stored rows do not have the column, `statistics` is None."""
 
     rows: int
     statistics: ColumnStatistics | None
@@ -50,12 +53,12 @@ class _Known(NamedTuple):
 def exact_values(
     aggregates: Sequence[Aggregate], ranges: Iterable[tuple[StoredColumns, Item]]
 ) -> list[Any]:
-    """The values of the aggregates over all rows of the ranges. None means null.
+    """Return the values of the aggregates over all rows of the ranges. None means null.
 
     The values have the form that `predicates.literal_of` describes for `value`.
 
     Raises:
-        NotExactError: At least one value can only be computed by a scan.
+        NotExactError: Only a scan can compute at least one of the values.
     """
     wanted = {each.column for each in aggregates if each.column is not None}
     known: dict[str, list[_Known]] = {column: [] for column in wanted}

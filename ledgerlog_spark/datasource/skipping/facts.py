@@ -2,8 +2,8 @@
 
 Bounds and literals of one *family* of types are compared by *keys* in the order of Spark: NaN is
 above every number, -0.0 equals 0.0, text is ordered by its bytes, and decimals of any scale are
-compared as integers. A value of another type has no key. If a bound has no key, nothing is known
-about the column.
+compared as integers. A value that is not of the family has no key. A bound that has no key is
+treated as unknown.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _NUMBER_FAMILIES = ("integer", "date", "timestamp", "timestamp_ntz", "time", "in
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """The possible values of a column in some rows. A bound (`low`, `high`) is None if unknown.
+    """The possible values of a column in some rows. A bound that is not known is None.
 
     Attributes:
-        family: The family of the column's type; empty if its values cannot be compared.
+        family: The family of the column's type; empty if values of the type cannot be compared.
         has_nulls: Whether a value may be null.
         has_values: Whether a value may be other than null.
         low: Key that is at most the smallest value.
         high: Key that is at least the largest value.
-        null_count: Number of nulls; None if the statistics do not contain it.
+        null_count: Number of nulls, or None if the statistics do not contain this number.
     """
 
     family: str = ""
@@ -45,11 +45,11 @@ class Facts:
 
 
 ALL_NULL = Facts(has_values=False)
-"""The `Facts` about a column that the stored rows do not have. All its values are null."""
+"""The `Facts` about a column that the stored rows do not have. All values of it are null."""
 
 
 def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
-    """The family of a stored type; empty if its values have no bounds."""
+    """Return the family of a stored type, or an empty text if its values have no bounds."""
     if types.is_boolean(kind):
         return "boolean"
     if types.is_integer(kind):
@@ -70,7 +70,7 @@ def family_of(kind: pa.DataType) -> str:  # noqa: PLR0911 - a table
 
 
 def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a table
-    """The key of a bound or a literal; None if it is not a value of the family.
+    """Return the key of a bound or a literal, or None if `value` is not of the family.
 
     The `value` of a decimal is its unscaled integer. The `value` of text is a str, or its bytes.
     """
@@ -94,7 +94,10 @@ def key_of(family: str, value: Any, scale: int = 0) -> Any:  # noqa: PLR0911 - a
 
 
 def facts_of(kind: pa.DataType, rows: int, column: ColumnStatistics | None) -> Facts:
-    """Return the facts about a stored column in `rows` rows, from its statistics, if any."""
+    """Return the facts about a stored column in `rows` rows.
+
+    If `column`, the statistics of the column, is None, only the family of the type is known.
+    """
     family = family_of(kind)
     if column is None or not 0 <= column.null_count <= rows:
         return Facts(family)

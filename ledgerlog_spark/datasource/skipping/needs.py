@@ -1,7 +1,8 @@
 """Finds the ranges and entries that a query needs, by its filters and the log's statistics.
 
 `Needs` may keep rows that the query does not need, because Spark applies every filter and sort
-order again. But `Needs` never leaves out a row of the result. Each query has its own `Needs`.
+order again. But `Needs` never leaves out a row that the result of the query contains. Each query
+has its own `Needs`.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from ledgerlog_spark.protocol.log.state.records import Item, LogKind, LogSnapsho
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A listed range, the part that a scan reads, and the index, if the planner has it."""
+    """A listed range, the part that a scan reads, and the index if the planner has read it."""
 
     snapshot: LogSnapshot
     item: Item
@@ -38,8 +39,9 @@ class Listed:
 class Needs:
     """Finds the rows that may pass all filters, or that may be among the first rows of `top`.
 
-    Tasks may read `first_columns` first, and read the other columns only of entries that pass.
-    `top` must not be combined with filters: a filter may drop the rows that come first.
+    Tasks may read `first_columns` first, and read the other columns only if a row of the entry may
+    pass the filters. `top` must not be combined with filters: a filter may drop the rows that come
+    first.
     """
 
     def __init__(
@@ -60,7 +62,7 @@ class Needs:
         self._columns = columns | ({top.column} if top is not None else set())
 
     def ranges(self, listed: Sequence[Listed]) -> list[bool]:
-        """Return for each listed range whether, by its statistics, it may contain a needed row."""
+        """Return whether each range may contain a needed row, according to its statistics."""
         if not self._filters and self._top is None:
             return [True] * len(listed)
         runs = [(each, run_of_item(each.snapshot.name, each.item)) for each in listed]
@@ -78,7 +80,7 @@ class Needs:
         )
 
     def pieces(self, listed: Sequence[Listed]) -> list[list[ScanRange]]:
-        """For each range, the pieces that contain its needed rows.
+        """Return a list for each range: the pieces of the range that contain its needed rows.
 
         A range without an index is one piece.
         """
@@ -99,7 +101,10 @@ class Needs:
         return found
 
     def _runs(self, listed: Listed) -> Iterator[tuple[int, RowRun]]:
-        """The entries of a range, each with its statistics; without an index, the whole range."""
+        """Yield the place and the rows of each entry of a range, with their statistics.
+
+        If the range has no index, or its statistics cannot exclude rows, yield the whole range.
+        """
         if listed.index is None or self._stored_columns(listed) is None:
             yield 0, run_of_item(listed.snapshot.name, listed.item)
         else:
@@ -113,7 +118,7 @@ class Needs:
         return all(each.may_pass(facts) for each in self._filters)
 
     def _first(self, runs: Sequence[tuple[Listed, RowRun]]) -> list[bool]:
-        """Return for each run whether it may have one of the first rows in the query's order."""
+        """Return whether each run may have one of the first rows in the query's order."""
         if self._top is None:
             return [True] * len(runs)
         parts = []
@@ -126,7 +131,10 @@ class Needs:
         return self._top.needed(parts)
 
     def _stored_columns(self, listed: Listed) -> StoredColumns | None:
-        """The columns of a range's rows; None if statistics cannot exclude rows of the range."""
+        """Return the columns in the stored rows of a range.
+
+        The result is None if statistics cannot exclude rows of the range.
+        """
         snapshot, schema_id = listed.snapshot, listed.item.schema_id
         if not self._columns or snapshot.kind is LogKind.LEADER:
             return None

@@ -1,15 +1,15 @@
-"""Decides from bounds and null counts whether any row may pass a filter of Spark.
+"""Decides from bounds and null counts whether a row of a range or entry may pass a filter of Spark.
 
-The JVM engine sends each filter as JSON. An expression is one of
+The JVM engine sends each filter as JSON. An expression has one of the following forms:
 
     {"column": "a"}                                    a column at the top level
     {"type": "decimal", "value": 150, "scale": 2}      a literal, see `literal_of`
     {"op": "<=", "of": [...]}                          an operator
 
-All other expressions are unknown. The result of a filter for one row is true, false or null.
-`results` computes the set of results that the filter may have in some rows, from the `Facts` about
-the columns in these rows. A set may contain results that do not occur, but must contain all results
-that occur. So the set of an unknown expression contains all three results.
+All other expressions are unknown expressions. The result of a filter for one row is true, false or
+null. `results` computes the set of results that the filter may have in some rows, from the `Facts`
+about the columns in these rows. This set may contain results that do not occur in the rows, but it
+must contain all results that occur. So the set of an unknown expression contains all three results.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ _TRUE_WHERE = {
     ">": _ABOVE,
     ">=": _ABOVE | _EQUAL,
 }
-"""For each operator: whether it is true for values below, equal to, or above the literal."""
+"""Maps operators to flags: whether they are true for values below, equal to, or above the literal.
+"""
 _FLIPPED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<=", "<=>": "<=>"}
 _NOT = {0: 0, TRUE: FALSE, FALSE: TRUE, TRUE | FALSE: TRUE | FALSE}
 
@@ -55,7 +56,7 @@ class ColumnTest:
     """An operator whose first operand is a column.
 
     The other operands are literals of the column's family. The operator is IN, STARTS_WITH or a
-    comparison. Without literals, it is IS_NULL or IS_NOT_NULL.
+    comparison. If there are no literals, the operator is IS_NULL or IS_NOT_NULL.
     """
 
     operator: str
@@ -68,7 +69,7 @@ class Predicate:
     """A filter of Spark.
 
     Attributes:
-        columns: The columns that the filter needs.
+        columns: Names of the columns from which the filter computes its result.
         results: Computes the results that the filter may have in some rows, from the `Facts` about
             the columns in these rows. The set of results is a sum of `TRUE`, `FALSE` and `NULL`.
     """
@@ -77,7 +78,7 @@ class Predicate:
     results: Callable[[FactsOf], int]
 
     def may_pass(self, facts_of: FactsOf) -> bool:
-        """Whether the filter may be true in a row."""
+        """Whether the filter may be true for at least one of the rows that the `Facts` describe."""
         return bool(self.results(facts_of) & TRUE)
 
 
@@ -85,7 +86,7 @@ _UNKNOWN = Predicate(frozenset(), lambda _: ANY)
 
 
 def predicate_of(expression: Any) -> Predicate:
-    """The filter in an expression of the JVM engine."""
+    """Convert an expression of the JVM engine to a filter."""
     if not isinstance(expression, Mapping) or "op" not in expression:
         return _UNKNOWN
     operator, operands = expression["op"], expression.get("of", [])
@@ -98,11 +99,12 @@ def predicate_of(expression: Any) -> Predicate:
 
 
 def literal_of(expression: Any) -> Literal | None:
-    """The constant in an expression; None if there is none, or if its type has no bounds.
+    """Return the constant in an expression.
 
-    A `value` is true or false for booleans. It is a number for integers, for dates, times and
+    The result is None if the expression is not a constant, or if its type has no bounds. The
+    `value` is true or false for booleans. It is a number for integers, for dates, times and
     intervals (in the units of stored columns), and for decimals (the unscaled integer). It is text
-    for floats, and base64 for text and bytes. A missing value, or the value null, means null.
+    for floats, and base64 for text and bytes. If `value` is missing or null, the constant is null.
     """
     if not isinstance(expression, Mapping) or "type" not in expression:
         return None
@@ -145,7 +147,10 @@ def _either(one: int, other: int) -> int:
 
 
 def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
-    """Convert an operator and its operands; None if the operator tests no column or is unknown."""
+    """Convert an operator and its operands to a test of a column.
+
+    The result is None if the operator tests no column or is unknown.
+    """
     if operator in _FLIPPED and len(operands) == 2 and "column" in operands[1]:  # noqa: PLR2004
         operator, operands = _FLIPPED[operator], operands[::-1]
     column = operands[0].get("column") if operands and isinstance(operands[0], Mapping) else None
@@ -167,7 +172,7 @@ def column_test(operator: str, operands: Sequence[Any]) -> ColumnTest | None:
 
 
 def _of_column(operator: str, operands: Sequence[Any]) -> Predicate:
-    """The filter of an operator whose operands are a column and literals."""
+    """Return the filter for an operator whose operands are a column and literals."""
     test = column_test(operator, operands)
     if test is None:
         return _UNKNOWN
@@ -209,7 +214,7 @@ def _comparison(operator: str, literals: Sequence[Literal]) -> Callable[[Facts],
 
 
 def _places(facts: Facts, key: Any) -> int:
-    """Whether values may be below, equal to, or above `key`, as a set of flags."""
+    """Return flags for whether values may be below, equal to, and above `key`."""
     low, high = facts.low, facts.high
     found = _EQUAL if (low is None or low <= key) and (high is None or key <= high) else 0
     found |= _BELOW if low is None or low < key else 0
@@ -227,7 +232,10 @@ def _compared(facts: Facts, key: Any, where: int) -> int:
 
 
 def _same(facts: Facts, key: Any) -> int:
-    """The results of `<=>`, for which null equals null. The result is never null."""
+    """Return the possible results of `<=>`.
+
+    It treats two nulls as equal, and is never null itself.
+    """
     if key is None:
         return _split(facts, TRUE, FALSE)
     of_values = _compared(facts, key, _EQUAL) & ~NULL if facts.has_values else 0
@@ -235,7 +243,10 @@ def _same(facts: Facts, key: Any) -> int:
 
 
 def _in(facts: Facts, keys: Sequence[Any], otherwise: int) -> int:
-    """The results of `IN`; `otherwise` is the result for a value that is not in the list."""
+    """Return the possible results of `IN`.
+
+    `keys` are the keys of the list. `otherwise` is the result for a value that is not in the list.
+    """
     found = NULL if facts.has_nulls else 0
     if not facts.has_values:
         return found

@@ -1,7 +1,7 @@
 """The filters of a query in the form that a task of the JVM engine applies to stored rows.
 
 A task may first read the columns of the filter. Then it reads the other columns of an entry only if
-a row of the entry may pass. A filter is one of
+a row of the entry may pass. A filter has one of the following forms:
 
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}
@@ -9,9 +9,10 @@ a row of the entry may pass. A filter is one of
     {}                                                        unknown: any result
 
 `place` is the place of the column in the stored rows. A filter contains no names and no types,
-because this module has already interpreted them, and the literals. A value is a number for booleans
-(0 or 1) and for all families of integers. It is text for floats (as Java writes them) and for
-decimals (an integer in units of 10^-38). It is base64 for text and bytes. Null means no value.
+because this module has already interpreted them, and the literals. In `values`, a literal is a
+number for booleans (0 or 1) and for all families of integers. It is text for floats (as Java writes
+them) and for decimals (an integer in units of 10^-38). It is base64 for text and bytes. The value
+null stands for a null literal.
 """
 
 from __future__ import annotations
@@ -27,11 +28,12 @@ from ledgerlog_spark.datasource.skipping.row_runs import StoredColumns
 
 
 def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, Any] | None:
-    """The filter for rows of one stored schema; None if no filter is worth a separate read.
+    """Return the filter for rows of one stored schema.
 
-    `expressions` are the filters of a request. A row passes if all filters are true. A filter that
-    only excludes nulls is not worth a separate read: Spark adds such a filter for the keys of a
-    join, and the planner already leaves out the entries that have only nulls.
+    The result is None if no filter is worth a separate read. `expressions` are the filters of a
+    request. A row passes if all filters are true. A filter that only excludes nulls is not worth a
+    separate read: Spark adds such a filter for the keys of a join, and the planner already leaves
+    out the entries that have only nulls.
     """
     parts = [_resolved(expression, stored) for expression in expressions]
     useful = [
@@ -43,7 +45,7 @@ def row_filter(expressions: Sequence[Any], stored: StoredColumns) -> dict[str, A
 
 
 def places_in(part: Mapping[str, Any]) -> frozenset[int]:
-    """The columns of a filter that `row_filter` returned."""
+    """Return the places of the columns that a filter of `row_filter` tests."""
     own = {part["place"]} if "place" in part else set()
     return frozenset(own).union(*map(places_in, part.get("of", [])))
 
@@ -82,7 +84,7 @@ def _value(literal: Literal) -> Any:
         return "NaN" if is_nan else repr(number).replace("inf", "Infinity")
     if literal.family in {"string", "binary"}:
         return base64.b64encode(key).decode("ascii")
-    # Booleans become numbers.
+    # A boolean becomes 0 or 1.
     return str(key) if literal.family == "decimal" else int(key)
 
 
@@ -94,7 +96,7 @@ def _operators_of(part: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _may_exclude(part: Mapping[str, Any], *, result: bool = True) -> bool:
-    """Whether there may be rows for which the part certainly does not have the value `result`."""
+    """Whether there may be rows for which the result of `part` is certainly not `result`."""
     operator = part.get("op")
     if operator == "NOT":
         return _may_exclude(part["of"][0], result=not result)

@@ -23,7 +23,7 @@ from ledgerlog_spark.protocol.log.state.statistics import (
 
 @dataclass(frozen=True, slots=True)
 class RowRun:
-    """Consecutive rows, with their encoded statistics, which are empty if unknown."""
+    """Consecutive rows and their encoded statistics. Unknown statistics are empty bytes."""
 
     log: str
     ledger_id: int
@@ -35,7 +35,7 @@ class RowRun:
 
 
 def run_of_item(log: str, item: Item) -> RowRun:
-    """All rows of a listed range."""
+    """Return the run that consists of all rows of a listed range."""
     return RowRun(
         log,
         item.ledger_id,
@@ -48,7 +48,7 @@ def run_of_item(log: str, item: Item) -> RowRun:
 
 
 def runs_of_entries(scanned: ScanRange, index: RangeIndex) -> Iterator[tuple[int, RowRun]]:
-    """The rows of each entry of `scanned`, with the place of the entry in the listed range."""
+    """Yield each entry's place in the listed range, and its rows, for the entries of `scanned`."""
     first = scanned.first_entry_id - index.first_entry_id
     for place in range(first, scanned.last_entry_id + 1 - index.first_entry_id):
         entry_id = index.first_entry_id + place
@@ -68,7 +68,7 @@ def runs_of_entries(scanned: ScanRange, index: RangeIndex) -> Iterator[tuple[int
 
 
 class StoredColumns:
-    """The columns of one stored schema, and the `Facts` about them in a run of rows."""
+    """The columns of one stored schema. `facts` returns the `Facts` about them in a run of rows."""
 
     def __init__(self, schema: bytes, *, include_metadata: bool) -> None:
         self.schema: pa.Schema = decode_schema(schema)
@@ -82,7 +82,7 @@ class StoredColumns:
         return place is not None and place < COLUMNS_MAX
 
     def facts(self, run: RowRun) -> FactsOf:
-        """Return a function that maps the name of a column to the facts about it in these rows."""
+        """Return a function that maps a column's name to the facts about this column in the run."""
         known: dict[int, ColumnStatistics] = {}
         if run.statistics:
             known = {column.column: column for column in decode_statistics(run.statistics)}

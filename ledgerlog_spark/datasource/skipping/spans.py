@@ -12,12 +12,13 @@ PIECES_MAX = 128
 
 
 def spans_of(places: Iterable[int], byte_edges: Sequence[int]) -> list[tuple[int, int]]:
-    """Half-open spans that contain all `places`, which are ascending.
+    """Return half-open spans of places that contain all `places`, which are ascending.
 
     `byte_edges` contains the number of bytes before each place.
 
-    A gap between two needed entries is also read if this costs no more than opening another piece.
-    If there would be more than PIECES_MAX pieces, the smallest gaps are also read.
+    A span also contains a gap between two needed entries if the entries of the gap cost no more
+    than opening another piece. If there would be more than PIECES_MAX pieces, the spans also
+    contain the smallest gaps.
     """
     spans: list[tuple[int, int]] = []
     for place in places:

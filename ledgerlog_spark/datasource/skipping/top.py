@@ -2,8 +2,8 @@
 
 The module uses the bounds and null counts of the parts that the scan reads completely, and reads no
 rows. It finds a value such that at least n rows have this value or come before it in the sort
-order. A row that comes after this value is not one of the first n rows. The query's further sort
-orders do not change this.
+order. A row whose value comes after this value is not one of the first n rows. The query's further
+sort orders do not change this.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Part(NamedTuple):
 
     @property
     def nulls(self) -> int | None:
-        """Number of nulls; None if it is unknown."""
+        """Number of nulls in the column, or None if this number is unknown."""
         if not self.facts.has_values:
             return self.rows
         return self.facts.null_count if self.facts.has_nulls else 0
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """The first sort order and the limit of a query."""
+    """The column of the first sort order of a query, this order, and the limit of the query."""
 
     column: str
     is_descending: bool
@@ -43,7 +43,7 @@ class Top:
     limit: int
 
     def needed(self, parts: Sequence[Part]) -> list[bool]:
-        """For each part, whether it may contain one of the first rows."""
+        """Return whether each part may contain one of the first rows."""
         everything = [True] * len(parts)
         families = {part.facts.family for part in parts if part.facts.has_values}
         if "" in families or len(families) > 1:
@@ -66,7 +66,8 @@ class Top:
     def _latest(self, parts: Sequence[Part], wanted: int) -> tuple[Any] | None:
         """Find a value such that at least `wanted` values of the column equal it or come before it.
 
-        The result is a tuple of this value, or None if the bounds do not determine such a value.
+        The result is a tuple that contains only this value. It is None if the bounds do not
+        determine such a value.
         """
         known = [
             (last, part.rows - part.nulls)

@@ -3,7 +3,7 @@
 The functions are pure. A batch takes at most `maxRowsPerTrigger` rows and `maxBytesPerTrigger`
 bytes. All rows of a range are assumed to have the same size. If the limit of bytes is smaller than
 an entry, a batch takes about one entry, so that the stream makes progress. Several logs share a
-limit evenly. If a log does not use its part, the other logs use it.
+limit evenly. If a log does not use its whole share, the other logs get the remaining part.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ledgerlog_spark.protocol.log.state.records import Item
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one micro-batch. None means no limit."""
+    """Limits for one micro-batch. If an attribute is None, this number is not limited."""
 
     rows: int | None = None
     size_bytes: int | None = None
@@ -31,7 +31,7 @@ class Backlog:
     first_offset: int
     end_offset: int
     items: Sequence[Item]  # the ranges that contain these rows, sorted by offset, without gaps
-    waiting_since_ms: int = 0  # time when the first row was committed; 0 if unknown
+    waiting_since_ms: int = 0  # time when the first row was committed, or 0 if this time is unknown
 
     @property
     def rows(self) -> int:
@@ -40,15 +40,15 @@ class Backlog:
 
     @property
     def size_bytes(self) -> int:
-        """Payload bytes of the waiting rows."""
+        """Number of payload bytes of the waiting rows."""
         return self.size_bytes_to(self.end_offset)
 
     def size_bytes_to(self, end_offset: int) -> int:
-        """Payload bytes of the rows before `end_offset`."""
+        """Return the number of payload bytes of the waiting rows before `end_offset`."""
         return _size_before(self.items, end_offset) - _size_before(self.items, self.first_offset)
 
     def offset_within(self, size_bytes: int, end_offset: int) -> int:
-        """The largest offset such that the rows before it have at most `size_bytes` bytes.
+        """Return the largest offset such that the rows before it have at most `size_bytes` bytes.
 
         The rows are counted from `first_offset`. The result is at most `end_offset`.
         """
@@ -65,7 +65,7 @@ class Backlog:
 
     @property
     def entry_end_offset(self) -> int:
-        """The offset after about one entry of rows; exact if the range has only one entry."""
+        """The offset after about one entry of rows. It is exact if the range has only one entry."""
         place = bisect_right(self.items, self.first_offset, key=lambda item: item.end_offset)
         item = self.items[place]
         entries = item.last_entry_id - item.first_entry_id + 1 - item.has_index
@@ -74,7 +74,7 @@ class Backlog:
 
 
 def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
-    """The offset after the batch's last row in each log, by log name."""
+    """Return the offset after the batch's last row in each log, by log name."""
     waiting = [backlog for backlog in backlogs if backlog.rows > 0]
     wanted = [backlog.rows for backlog in waiting]
     shares = wanted if limits.rows is None else even_shares(wanted, limits.rows)
@@ -89,8 +89,8 @@ def admitted(backlogs: Sequence[Backlog], limits: Limits) -> dict[str, int]:
 def even_shares(wanted: Sequence[int], total: int) -> list[int]:
     """Divide `total` as evenly as possible. No part is larger than the number in `wanted`.
 
-    The sum is `total` or less. If two parts are both smaller than their numbers in `wanted`, these
-    parts differ by at most one.
+    The sum of the parts is `total` or less. If two parts are both smaller than their numbers in
+    `wanted`, they differ by at most one.
     """
     shares = [0] * len(wanted)
     by_want = sorted(range(len(wanted)), key=lambda place: wanted[place])
@@ -115,9 +115,9 @@ def _admit_an_entry(
 ) -> None:
     """If all shares together are less than an entry, take an entry of the log that waited longest.
 
-    A log is considered only if the limit of rows allows at least one of its rows. With a limit of
-    one row, only one log is considered. The batch takes the whole entry. Tasks always read complete
-    entries, so two batches that share an entry would both read it.
+    The function considers only logs of which the limit of rows allows at least one row. If this
+    limit is one row, it considers only one log. The batch takes the whole entry. Tasks always read
+    complete entries, so two batches that share an entry would both read it.
     """
     able = [backlog for backlog in waiting if allowed[backlog.log] > backlog.first_offset]
     if not able:
@@ -131,7 +131,7 @@ def _admit_an_entry(
 
 
 def _size_before(items: Sequence[Item], offset: int) -> int:
-    """Payload bytes of the rows before `offset`, counted from the start of the first item."""
+    """Return the number of payload bytes from the start of the first item to `offset`."""
     size_bytes = 0
     for item in items:
         if item.end_offset > offset:

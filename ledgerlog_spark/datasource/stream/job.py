@@ -28,16 +28,16 @@ from ledgerlog_spark.protocol.log.state.records import StagedRange, WriteMode
 from ledgerlog_spark.upkeep.upkeep import upkeep_after_commit
 
 _log_ids: dict[tuple[str, str], str] = {}
-"""Ids of the logs for which this process planned batches, by URI and name; at most LOGS_MAX."""
+"""Maps URI and name to the ids of logs for which this process planned batches; at most LOGS_MAX."""
 
 LOGS_MAX = 10_000
 
 
 class StreamPlan(NamedTuple):
-    """The input of the tasks of a micro-batch. Spark pickles this object.
+    """The input for the tasks of a micro-batch. Spark pickles this object.
 
-    The plan is None if the log of earlier batches of this process was deleted, and no new log has
-    its name. Then only the first batch of a query may create a new log. `is_made_again` is True if
+    `plan` is None if the log of this process's earlier batches was deleted, and no new log has the
+    same name. Then only the first batch of a query may create a new log. `is_made_again` is True if
     this process planned batches for an earlier log of that name.
     """
 
@@ -46,7 +46,10 @@ class StreamPlan(NamedTuple):
 
 
 class StreamWrite(NamedTuple):
-    """The log and the options of a query's writes. Plans the query's batches."""
+    """The log and the options of a query that writes.
+
+    The methods plan the batches of this query.
+    """
 
     uri: str
     options: SourceOptions
@@ -54,11 +57,11 @@ class StreamWrite(NamedTuple):
     overwrite: bool
 
     def plan(self) -> StreamPlan:
-        """The plan for the tasks of the next micro-batch.
+        """Return the plan for the tasks of the next micro-batch.
 
-        After the first call, each call sends at most two requests. Spark does not pass the id of
-        the query to this method. So the tasks determine the producer, and check whether their query
-        wrote to an earlier log (`plan_of_batch`). Raises the errors of `begin_job`.
+        Each call after the first call sends at most two requests. Spark does not pass the id of
+        the query to this method. So the tasks determine the id of the producer, and check whether
+        their query wrote to an earlier log (`plan_of_batch`). Raises the errors of `begin_job`.
         """
         before = _log_ids.get((self.uri, self.options.target))
         state = self._state(client_of(self.uri))
@@ -68,7 +71,10 @@ class StreamWrite(NamedTuple):
         return StreamPlan(plan, is_made_again=before not in {None, plan.log_id})
 
     def plan_of_batch(self, planned: StreamPlan, batch_id: int) -> JobPlan:
-        """The plan for the tasks of a batch. Only a query's first batch may begin in a new log."""
+        """Return the plan for the tasks of a batch.
+
+        Only a query's first batch may begin in a new log.
+        """
         if batch_id > 0 and planned.is_made_again:
             raise log_made_again(self.options.target)
         if planned.plan is not None:
@@ -89,9 +95,10 @@ class StreamWrite(NamedTuple):
         )
 
     def _state(self, client: BlockingLogClient) -> LogState | None:
-        """The log's state, which may be stale for appends: the commit checks the schema again.
+        """Return the log's state.
 
-        The result is None if the log of earlier batches was deleted, no log has its name, and the
+        For appends, the state may be outdated, because the commit checks the schema again. The
+        result is None if the log of earlier batches was deleted, no log has its name, and the
         options allow the query to create the log.
         """
         name = self.options.target
@@ -127,7 +134,8 @@ def commit_stream(
 ) -> CommitResult:
     """Commit the ranges of the tasks, in the order of `ranges`. Raises the errors of `Log.commit`.
 
-    Some commits also begin upkeep of the log, and do not wait for its end.
+    Some commits also start upkeep of the log. The function does not wait for the end of this
+    upkeep.
     """
     result = BlockingStream(client, job).commit(ranges)
     upkeep_after_commit(client, job.log, result.version)

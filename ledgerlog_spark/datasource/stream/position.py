@@ -1,13 +1,11 @@
 """The start of a stream, its offsets as Spark stores them, and whether the stream can continue.
 
 Spark stores the end of a batch as `{log: {"id": log id, "offset": next row}}`. Merging does not
-change the offset of a row, so stored offsets remain valid. The id shows if the log was deleted and
-replaced. Spark does not store the start of the first batch, but requests this start again after a
-crash. So either the second answer equals the first answer, or Spark has already stored the start,
-as the end of a batch without rows.
-
-If a stream cannot continue, its error states the cause, the effect on the rows, and the possible
-remedies.
+change the offset of a row, so stored offsets remain valid. The log id shows whether the log was
+deleted and replaced. Spark does not store the start of the first batch, but requests this start
+again after a crash. So either the second answer equals the first answer, or Spark has already
+stored the start, as the end of a batch without rows. If a stream cannot continue, the error states
+the cause, the effect on the rows, and the possible remedies.
 """
 
 from __future__ import annotations
@@ -60,7 +58,10 @@ def offsets_of(value: Any) -> dict[str, LogOffset]:
 
 
 def json_of(offsets: Mapping[str, LogOffset]) -> dict[str, Any]:
-    """The offsets as Spark stores them. Spark compares their text, so the names are sorted."""
+    """Return the offsets as Spark stores them.
+
+    The names are sorted, because Spark compares the texts of offsets.
+    """
     return {name: {"id": at.log_id, "offset": at.offset} for name, at in sorted(offsets.items())}
 
 
@@ -72,7 +73,7 @@ def _offset_of(position: Any) -> LogOffset:
 
 
 def moves(read: SourceOptions) -> bool:
-    """Whether the same options may select another start at a later time."""
+    """Whether the options may select another start if they are evaluated again later."""
     if read.starting_timestamp is not None:
         is_relative = read.starting_timestamp < 0
         return is_relative or read.starting_offsets_by_timestamp_strategy == GO_TO_LATEST
@@ -84,7 +85,7 @@ def moves(read: SourceOptions) -> bool:
 
 
 def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: bytes) -> int:
-    """The offset that the options select in the version of `scan`."""
+    """Return the offset that the options select in the version of `scan`."""
     offsets, _ = requested_offsets(logs, [scan], read, password)
     interval = scan.snapshot.interval
     return offset_for(
@@ -97,7 +98,7 @@ def start_in(logs: BlockingLogs, scan: LogScan, read: SourceOptions, password: b
 
 
 def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
-    """The log as it was when the first batch, which ends at `end_offset`, was planned.
+    """Return the log as it was when the first batch, which ends at `end_offset`, was planned.
 
     The result is the first version that contains the last row of the batch. An overwrite after the
     planning does not change the result, because the overwrite begins after the last row of the
@@ -115,11 +116,12 @@ def when_it_ended_at(scan: LogScan, end_offset: int) -> LogScan:
 def readable_from(
     view: LogView, offset: int, options: SourceOptions, *, accepted_version: int | None
 ) -> int:
-    """The first row to read: the row at `offset`, or the next row after it that still exists.
+    """Return the offset of the first row to read.
 
-    `offset` comes from the stream's checkpoint. If the view ends before this offset, the view must
-    have been read after a sync. The stream has accepted all overwrites up to `accepted_version`. If
-    `accepted_version` is None, no accepted version is known, for example after a restart.
+    This is `offset`, or the offset of the next row that still exists. `offset` comes from the
+    stream's checkpoint. If the view ends before this offset, the view must have been read after a
+    sync. The stream has accepted all overwrites up to `accepted_version`. If `accepted_version` is
+    None, no accepted version is known, for example after a restart.
     """
     name = view.name
     if offset > view.end_offset:
@@ -173,10 +175,11 @@ def _reject_overwrite(view: LogView, offset: int, accepted_version: int | None) 
 def overwrite_after(
     versions: Sequence[VersionInterval], offset: int, accepted_version: int | None
 ) -> VersionInterval | None:
-    """First version after `accepted_version` that replaced rows and begins at `offset` or later.
+    """Return the first version after `accepted_version` that replaced rows.
 
-    A version that begins exactly at `offset` counts, because the stream has read the rows that the
-    version replaced. A version that replaced no row is ignored.
+    The version begins at `offset` or later. A version that begins exactly at `offset` is also
+    returned, because the stream has read the rows that the version replaced. A version that
+    replaced no row is ignored.
     """
     place = 0
     if accepted_version is not None and versions:
@@ -192,13 +195,16 @@ def overwrite_after(
 
 
 def committed_ms(versions: Sequence[VersionInterval], offset: int) -> int:
-    """When the row at `offset` was committed; 0 if this is unknown."""
+    """Return the time when the row at `offset` was committed, or 0 if this time is unknown."""
     place = bisect_right(versions, offset, key=lambda version: version.end_offset)
     return versions[place].commit_time_ms if place < len(versions) else 0
 
 
 def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
-    """The error for a deleted log. Without `unread_rows`, the number of unread rows is unknown."""
+    """Return the error for a deleted log.
+
+    If `unread_rows` is None, the number of unread rows is unknown.
+    """
     if unread_rows is None:
         lost = "any rows that the query had not read are lost"
     elif unread_rows:
@@ -218,7 +224,7 @@ def log_deleted(name: str, unread_rows: int | None) -> DataLossError:
 
 
 def log_made_again(name: str, *, old_id: str, new_id: str) -> DataLossError:
-    """The error for a log that replaced the log of the checkpoint under the same name."""
+    """Return the error for a log that has the name of the checkpoint's log, but another id."""
     return DataLossError(
         f"log {name!r} was deleted and created again: the checkpoint belongs to the log with id "
         f"{old_id}, but the log now has the id {new_id}, and other rows at the same offsets. To "

@@ -1,8 +1,8 @@
 """The streaming reader that Spark calls (docs/STREAMING.md).
 
 One instance runs in Spark's source process and provides offsets and partitions. Spark pickles
-another instance and sends it to the tasks. There, this instance reads the rows. A partition
-contains the input of its task.
+another instance and sends it to the tasks. In the tasks, this second instance reads the rows. A
+partition contains the input of its task.
 """
 
 from __future__ import annotations
@@ -55,37 +55,40 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return arrow_schema_of(self._schema_json)
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state for tasks, without the watches, which stay in the source process."""
+        """Return the state that Spark sends to tasks. The watches stay in the source process."""
         return {**self.__dict__, "_opened": None}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
-        """Read only up to the present end of every log."""
+        """Read each log only up to its present end."""
         self._stream.fix_ends()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The limit of bytes. `_limits` adds the limit of rows, because Spark accepts one limit."""
+        """Return the limit of bytes.
+
+        `_limits` adds the limit of rows, because Spark accepts only one limit.
+        """
         return ReadMaxBytes(self.options.max_bytes_per_trigger)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The start of a query without a checkpoint."""
+        """Return the start of a query without a checkpoint."""
         return json_of(self._stream.initial())
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        """The end of the next micro-batch; `start` if there is nothing to read."""
+        """Return the end of the next micro-batch, or `start` if there is nothing to read."""
         return json_of(self._stream.latest(offsets_of(start), self._limits(limit)))
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 - Spark's name
-        """Ends of the logs, with the lag in rows, bytes and milliseconds."""
+        """Return the ends of the logs, and the lag of the query in rows, bytes and milliseconds."""
         return self._stream.report() or None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One partition for each task of a micro-batch."""
+        """Return one partition for each task of a micro-batch."""
         password = password_in(self.options.password_file)
         tasks = self._stream.tasks(offsets_of(start), offsets_of(end))
         return [LogPartition(task, password) for task in tasks]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The rows of one task, as Arrow batches."""
+        """Return the rows of one task, as Arrow batches."""
         assert isinstance(partition, LogPartition), partition
         task = partition.task
         choice = SliceChoice(task.schemas, self.columns.names)
@@ -126,7 +129,7 @@ class LedgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class FailedStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a query with invalid options. Every call of Spark raises the error."""
+    """A reader for a query with invalid options. Every method that Spark calls raises the error."""
 
     def __init__(self, error: LedgerLogError) -> None:
         """Make a reader that raises `error`."""

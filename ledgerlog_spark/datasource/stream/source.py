@@ -1,8 +1,8 @@
 """The source of a stream: its start, the end of a micro-batch, and the input of its tasks.
 
-The source exists in Spark's source process while the query runs. The rows of a batch depend only on
-the batch's two offsets. So if Spark logged a batch and did not finish it, the same rows are read
-again.
+While the query runs, the source is in the memory of Spark's source process. The rows of a batch
+depend only on the batch's two offsets. So if Spark recorded the offsets of a batch but did not
+finish the batch, the same rows are read again.
 """
 
 from __future__ import annotations
@@ -86,11 +86,11 @@ class StreamSchemas:
         self._checked[view.log_id] = view.schema_id
 
     def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
-        """Raise the errors of `reject_unknown_columns` for the logs with which the query begins."""
+        """Raise the errors of `reject_unknown_columns` for the logs that the query reads first."""
         reject_unknown_columns(self._target, logs, include_metadata=self._options.include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:
-        """The columns that a log got after the query began."""
+        """Return the columns that a log got after the query began."""
         return self._new.get(name, ())
 
     def forget_others(self, names: set[str], log_ids: set[str]) -> None:
@@ -103,7 +103,7 @@ class StreamSchemas:
 
 
 def new_columns_notice(name: str, columns: Sequence[str]) -> str:
-    """Advice about columns that were added after the query began."""
+    """Return advice about columns that were added to a log after the query began."""
     return (
         f"log {name!r} has new columns: {', '.join(columns)}. The query continues without them, "
         f"because its columns are fixed while it runs. Restart the query to read them. Older rows "
@@ -114,13 +114,16 @@ def new_columns_notice(name: str, columns: Sequence[str]) -> str:
 Offsets = Mapping[str, LogOffset]
 
 END = INT64_MAX
-"""An offset after all rows. A view that begins at this offset needs only the head of the log."""
+"""An offset that is after all rows of every log.
+
+To make a view that begins at this offset, only the head of the log must be read.
+"""
 
 _logger = logging.getLogger(__name__)
 
 
 class LedgerStream:
-    """The source of one run of a query."""
+    """The implementation of the source for one run of a query."""
 
     def __init__(
         self,
@@ -146,7 +149,7 @@ class LedgerStream:
         self._seen_ends: dict[str, LogOffset] = {}
 
     def initial(self) -> dict[str, LogOffset]:
-        """The start of a query without a checkpoint. Every call returns the same value."""
+        """Return the start of a query without a checkpoint. Every call returns the same value."""
         if self._initial is None:
             current = self._logs.current()
             for name in self._selection.names:
@@ -158,7 +161,7 @@ class LedgerStream:
         return self._initial
 
     def fix_ends(self) -> None:
-        """Read up to the present end of the logs, and not further (Trigger.AvailableNow)."""
+        """Read each log only up to its present end (Trigger.AvailableNow)."""
         self._ends = {}
         for name, log in self._logs.current().items():
             try:
@@ -169,13 +172,14 @@ class LedgerStream:
             self._ends[name] = LogOffset(log.log_id, view.end_offset)
 
     def latest(self, start: Offsets, limits: Limits | None) -> dict[str, LogOffset]:
-        """The end of the batch that begins at `start`. Return `start` if there is nothing to read.
+        """Return the end of the batch that begins at `start`.
 
-        The first batch with a new log does not read the log's rows, so that the checkpoint contains
-        the offset where the log begins. The next batch reads the log's rows. If the start depends
-        on the time at which it is determined (`moves`), the first batch reads no rows of any log.
+        Return `start` if there is nothing to read. The first batch with a new log does not read the
+        log's rows, so that the checkpoint contains the offset where the log begins. The next batch
+        reads the log's rows. If the start depends on the time at which it is determined (`moves`),
+        the first batch reads no rows of any log.
 
-        Without `limits`, the batch takes all rows.
+        If `limits` is None, the batch takes all rows.
         """
         check_checkpoint(self._selection, start)
         is_first = not self._has_planned and start == self._initial
@@ -214,7 +218,7 @@ class LedgerStream:
         return ends
 
     def report(self) -> dict[str, Any]:
-        """The end of each log, and its distance from the end of the last planned batch."""
+        """Return the end of each log, and its distance from the end of the last planned batch."""
         reports = {}
         current = self._logs.current()
         for name, position in sorted(self._reported.items()):
@@ -231,11 +235,12 @@ class LedgerStream:
         return reports
 
     def tasks(self, start: Offsets, end: Offsets) -> list[ScanTask]:
-        """The tasks of a batch. Every call plans the same rows."""
+        """Return the tasks of a batch. Every call plans the same rows."""
         check_checkpoint(self._selection, end)
         if not self._has_planned and start == self._initial:
             start = self._first_start(start, end)
-        # A batch that was logged before an overwrite can be read, because its rows still exist.
+        # If Spark recorded a batch before an overwrite, the batch can still be read, because its
+        # rows still exist.
         rules = replace(self._options, on_overwrite=CONTINUE)
         scans, starts, ends = [], {}, {}
         for name, until in sorted(end.items()):
@@ -269,7 +274,7 @@ class LedgerStream:
         self._logs.close()
 
     def _begun(self, log: WatchedLog) -> LogOffset:
-        """The offset in the log at which the options let the stream begin."""
+        """Return the offset at which the stream begins in a log, according to the options."""
         read = self._options
         view = log.view(0 if read.starting_timestamp is not None else END, is_fresh=True)
         start, end, newest = view.start_offset, view.end_offset, view.versions[-1].version
@@ -288,7 +293,10 @@ class LedgerStream:
         return LogOffset(log.log_id, offset)
 
     def _backlog(self, log: WatchedLog, position: LogOffset | None) -> Backlog | LogOffset:
-        """The unread rows of a log, or its first offset if the log is new to the stream."""
+        """Return the unread rows of a log.
+
+        If the log is new to the stream, return its first offset.
+        """
         if position is None or position.log_id != log.log_id:
             if position is not None and self._options.fail_on_data_loss:
                 raise log_made_again(log.name, old_id=position.log_id, new_id=log.log_id)
@@ -322,7 +330,10 @@ class LedgerStream:
         self._schemas.forget_others(names, ids)
 
     def _unread(self, name: str, start: Offsets) -> int | None:
-        """Number of known rows of a log that are in no batch; None if the number is unknown."""
+        """Return the number of known rows of a log that are in no batch.
+
+        The result is None if the number is unknown.
+        """
         position, seen = start.get(name), self._seen_ends.get(name)
         if position is None or seen is None or position.log_id != seen.log_id:
             return None
@@ -351,7 +362,7 @@ class LedgerStream:
         return False
 
     def _first_start(self, start: Offsets, end: Offsets) -> dict[str, LogOffset]:
-        """The start of the first batch of an earlier run, if Spark requests that batch again."""
+        """Return the start of the first batch of an earlier run, which Spark requests again."""
         starts = dict(start)
         read = self._options
         for name, until in end.items():
@@ -369,13 +380,16 @@ class LedgerStream:
         return starts
 
     def _view_up_to(self, name: str, first_offset: int, until: LogOffset) -> LogView:
-        """The log's rows from `first_offset` on. The planner of the batch used the end `until`."""
+        """Return the log's rows from `first_offset` on.
+
+        `until` is the end of the batch in this log.
+        """
         log = self._logs.by_id(name, until.log_id)
         return log.view(first_offset, seen_offset=until.offset)
 
 
 def _scan(view: LogView, *, start_offset: int) -> LogScan:
-    """The input of a plan: a version of the log that begins with the view's row `start_offset`."""
+    """Return the input of a plan: the newest version, with the rows from `start_offset` on."""
     interval = replace(view.versions[-1], start_offset=start_offset, end_offset=view.end_offset)
     snapshot = LogSnapshot(
         log_id=view.log_id,
@@ -398,10 +412,11 @@ def report_of(
     came_ms: Callable[[int], int],
     new_columns: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """A log's end, and the lag of a stream that continues at `offset`.
+    """Return a log's end, and the lag of a stream that continues at `offset`.
 
-    The lag is in rows, in payload bytes as stored, and in milliseconds since the first unread row
-    was written. All values are 0 if everything was read. `lag.ms` is -1 if the time is unknown.
+    The lag is given in rows, in stored payload bytes, and in milliseconds since the first unread
+    row was written. All three values are 0 if the stream has read all rows. If the time when the
+    first unread row was written is unknown, `lag.ms` is -1.
     """
     first = min(max(offset, view.oldest_offset), view.end_offset)
     backlog = Backlog(view.name, first, view.end_offset, view.items)

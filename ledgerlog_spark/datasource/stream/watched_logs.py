@@ -1,7 +1,7 @@
-"""The state of a stream's logs in memory. Watches report when this state is outdated.
+"""Keeps the state of a stream's logs in memory. Watches report that this state is outdated.
 
-Spark requests the end of a source up to a hundred times a second, and gets it from memory. Usually,
-the head of a log is read from ZooKeeper only after its watch fired.
+Spark requests the end of a source up to a hundred times a second. The answer comes from memory.
+Usually, the head of a log is read from ZooKeeper only after the watch of this log has fired.
 """
 
 from __future__ import annotations
@@ -30,16 +30,20 @@ T = TypeVar("T")
 PATIENCE = RetryPolicy(attempts_max=NO_LIMIT, time_max_ms=60_000)
 
 LOOKS_MAX = 4096
-"""Maximum number of observed ends that are kept. If there are more, every second end is dropped, so
-older times become less exact."""
+"""Maximum number of observed ends in memory.
+
+If there are more ends, every second end is dropped. Then the estimates for older rows are less
+exact.
+"""
 
 _logger = logging.getLogger(__name__)
 
 
 def patiently(request: Callable[[], T]) -> T:
-    """The result of a request. A request that fails with a retriable error is retried for a minute.
+    """Return the result of a request.
 
-    Without retries, the error would end the query.
+    A request that fails with a retriable error is retried for a minute. Without these retries, the
+    error would end the query.
     """
     began = time.monotonic()
     for failures in itertools.count(1):
@@ -55,10 +59,10 @@ def patiently(request: Callable[[], T]) -> T:
 
 
 class ArrivalTimes:
-    """Estimates the times of the records of a leader log from the observed ends of the log.
+    """Estimates when records of a leader log were appended, from the observed ends of the log.
 
     A leader log has no commits, and its list contains only the time of a ledger's newest record. So
-    each read of the log adds the end of the log and the time of the last record.
+    each read of the log adds the log's end and the time of its last record to this object.
     """
 
     def __init__(self) -> None:
@@ -66,7 +70,7 @@ class ArrivalTimes:
         self._times_ms: list[int] = []
 
     def note(self, items: Sequence[Item]) -> None:
-        """Add the ends that this read of the log found."""
+        """Add the ends of the ranges `items`, which a read of the log found."""
         seen = self._ends[-1] if self._ends else 0
         for item in items[bisect_right(items, seen, key=lambda item: item.end_offset) :]:
             self._ends.append(item.end_offset)
@@ -75,13 +79,16 @@ class ArrivalTimes:
             del self._ends[:-1:2], self._times_ms[:-1:2]
 
     def came_ms(self, offset: int) -> int:
-        """The latest possible time of the record at `offset`; 0 if the time is unknown."""
+        """Return the latest possible time of the record at `offset`.
+
+        The result is 0 if the time is unknown.
+        """
         place = bisect_right(self._ends, offset)
         return self._times_ms[place] if place < len(self._times_ms) else 0
 
 
 class WatchedLog:
-    """One log, which is watched until `close`."""
+    """One log. It is watched until `close` is called."""
 
     def __init__(self, log: BlockingLog) -> None:
         self.name = log.name
@@ -94,15 +101,15 @@ class WatchedLog:
 
     @property
     def last_view(self) -> LogView | None:
-        """The last result of `view`. Sends no request."""
+        """The last result of `view`. This property sends no request."""
         return self._view
 
     def view(self, first_offset: int, *, is_fresh: bool = False, seen_offset: int = 0) -> LogView:
-        """The log's rows from `first_offset` on, with the schemas and commit times of these rows.
+        """Return the log's rows from `first_offset` on, with their schemas and commit times.
 
-        Without `is_fresh`, the result is the last view if the metadata store cannot be reached.
-        This process, or an earlier process, found the end of the log at `seen_offset`. If a view
-        ends before `seen_offset`, the log is read again (see `Log.view`).
+        If `is_fresh` is False and the metadata store cannot be reached, the result is the last
+        view. `seen_offset` is the largest end of the log that this process or an earlier process
+        found. If a view ends before `seen_offset`, the log is read again (see `Log.view`).
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:
@@ -112,7 +119,7 @@ class WatchedLog:
             seen_offset = max(seen_offset, known.end_offset)
             if not is_fresh and not self._has_changed.is_set():
                 return known
-        self._has_changed.clear()  # before the read, so that a change during the read is kept
+        self._has_changed.clear()  # before the read, so that a change during it is noticed
         try:
             if known is None or is_fresh:
                 self._view = patiently(lambda: self._read(first_offset, seen_offset, known))
@@ -129,7 +136,7 @@ class WatchedLog:
         return self._view
 
     def came_ms(self, offset: int) -> int:
-        """The time of the row at `offset` in the last view; 0 if the time is unknown.
+        """Return the time of the row at `offset` in the last view, or 0 if the time is unknown.
 
         For a leader log, the result is the latest possible time of the row: the time of the last
         record that the same read of the log found.
@@ -153,7 +160,7 @@ class WatchedLog:
             is_fresh=is_fresh,
         )
         if read.end_offset < known.end_offset and not is_fresh:
-            return known  # the answer came from a ZooKeeper server that lags
+            return known  # the answer came from a ZooKeeper server with outdated data
         return replace(
             read,
             versions=_joined(known.versions, read.versions, read.first_offset),
@@ -166,7 +173,10 @@ class WatchedLog:
 
 
 class WatchedLogs:
-    """The logs that a stream selects. The logs and their names are watched until `close`."""
+    """The logs that a stream selects.
+
+    The logs and their names are watched until `close` is called.
+    """
 
     def __init__(self, client: BlockingLogClient, selection: LogSelection) -> None:
         self._client = client
@@ -180,7 +190,7 @@ class WatchedLogs:
         self._cancel = patiently(lambda: self._logs.watch_names(self._has_changed.set))
 
     def current(self) -> dict[str, WatchedLog]:
-        """The selected logs that exist, by name."""
+        """Return the selected logs that exist, by name."""
         if self._has_changed.is_set():
             self._has_changed.clear()
             try:
@@ -191,14 +201,20 @@ class WatchedLogs:
         return self._by_name
 
     def by_id(self, name: str, log_id: str) -> WatchedLog:
-        """The log with this id, even if it is not selected. Spark may repeat batches of the log."""
+        """Return the log with this id, even if it is not selected.
+
+        Such a log may be necessary because Spark may repeat batches that contain its rows.
+        """
         log = self._by_id.get(log_id)
         if log is None:
             log = self._by_id[log_id] = WatchedLog(self._logs.open_by_id(name, log_id))
         return log
 
     def forget(self, name: str) -> None:
-        """Drop the deleted log of that name. `current` then looks for a new log of that name."""
+        """Forget the deleted log with this name.
+
+        The next `current` searches for a new log of this name.
+        """
         log = self._by_name.pop(name, None)
         if log is not None:
             self._by_id.pop(log.log_id, None)
@@ -227,7 +243,7 @@ class WatchedLogs:
                     continue
             found[name] = known
         self._is_listed = True
-        # All other known logs are not selected, or do not exist any more.
+        # All other logs in memory are no longer selected, or no longer exist.
         for log_id in self._by_id.keys() - {log.log_id for log in found.values()}:
             self._by_id.pop(log_id).close()
         return found
@@ -236,7 +252,7 @@ class WatchedLogs:
 def _joined(
     known: tuple[VersionInterval, ...], read: tuple[VersionInterval, ...], first_offset: int
 ) -> tuple[VersionInterval, ...]:
-    """Join two histories. Omit versions that are not needed for the rows from `first_offset` on."""
+    """Join two histories, without versions that the rows from `first_offset` on do not need."""
     if known and read and known[-1].version + 1 != read[0].version:
         known = ()
     versions = known + read

@@ -28,7 +28,7 @@ from ledgerlog_spark.protocol.log.commit.epoch import JobKind
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 COMMITTER = "pyspark.sql.worker.python_streaming_sink_runner"
-"""The name of the module that runs only in the process that commits."""
+"""Name of a module of Spark that runs only in the process that commits."""
 
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class StreamedRanges(WriterCommitMessage):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Appends each micro-batch to a log, or replaces the log's rows by the batch, exactly once.
+    """Appends each micro-batch to a log, or replaces the log's rows with the batch, exactly once.
 
     A task attempt writes its own ranges. The Python worker may keep the ledgers of these ranges
     open for later batches. One transaction makes the whole batch visible. If Spark runs a batch
@@ -55,7 +55,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     def __init__(
         self, uri: str, options: SourceOptions, schema_json: str, *, overwrite: bool
     ) -> None:
-        """Check the rows' schema against the log. In the process that commits, send no request."""
+        """Compare the rows' schema with the log. In the process that commits, send no request."""
         self._write = StreamWrite(uri, options, schema_json, overwrite)
         self._plan = None if COMMITTER in sys.modules else self._write.plan()
 
@@ -68,7 +68,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
             LogNotFoundError: The log was deleted, or replaced by a new log, while the query ran.
             LocalProtocolError: A row is too large for an entry. The error message contains its
                 size.
-            LedgerLogError: The bookies or ZooKeeper failed; Spark retries the task.
+            LedgerLogError: The bookies or ZooKeeper failed. Spark retries the task.
         """
         if self._plan is None:
             raise LocalProtocolError("this writer can commit, but not write")
@@ -103,7 +103,8 @@ class StreamWriter(DataSourceStreamArrowWriter):
         Raises:
             ProducerFencedError: A later run of the query took over. Nothing was committed.
             ConcurrentCommitError: Another commit conflicts with this batch. Nothing was committed.
-            CommitUnknownError: The connection to ZooKeeper was lost; restart the query.
+            CommitUnknownError: The connection to ZooKeeper was lost, so the result is unknown.
+                Restart the query.
         """
         job: Job = messages[0].job
         strangers = [m for m in messages if m.job != job]
@@ -130,13 +131,13 @@ class StreamWriter(DataSourceStreamArrowWriter):
 class RunningBatch(NamedTuple):
     """The micro-batch of a task."""
 
-    query_id: str  # does not change while the checkpoint exists
-    run_id: str  # changes with each start of the query
+    query_id: str  # the same as long as the checkpoint exists
+    run_id: str  # another value after each start of the query
     batch_id: int
 
 
 def running_batch() -> RunningBatch:
-    """The micro-batch of the running task, from Spark's properties of the task."""
+    """Return the micro-batch of the running task, from Spark's properties of the task."""
     context = TaskContext.get()
     names = ("sql.streaming.queryId", "spark.jobGroup.id", "streaming.sql.batchId")
     values = [context.getLocalProperty(name) if context else None for name in names]

@@ -62,7 +62,7 @@ def begin_job(
 
 
 class _Beginning:
-    """Begins the job of a write; holds the parameters of this write."""
+    """Begins the job of a write, and stores the parameters of this write."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class _Beginning:
 def opened(
     client: BlockingLogClient, options: SourceOptions, schema: bytes
 ) -> tuple[BlockingLog, bool]:
-    """Open the log; if it does not exist, create it with the schema of the rows.
+    """Open the log. If the log does not exist, create it with the schema of the rows.
 
     Returns the log, and whether this call created the log. Even a write without rows creates the
     log. If the cluster has too few bookies for a ledger, the log is not created. Raises the errors
@@ -146,9 +146,9 @@ def _created(client: BlockingLogClient, options: SourceOptions, schema: bytes) -
 def _only_created(
     client: BlockingLogClient, options: SourceOptions, schema: bytes
 ) -> tuple[BlockingLog, bool]:
-    """Create the log. If the log exists without the batch of this write, raise an error.
+    """Create the log, or raise an error if a log exists that does not contain this write's batch.
 
-    This is LOGS.md#K18.
+    This function implements LOGS.md#K18.
     """
     try:
         return _created(client, options, schema), True
@@ -231,11 +231,12 @@ def check_bookies(client: BlockingLogClient, properties: LogProperties) -> None:
 def schema_after(
     state: LogState, schema_json: str, options: SourceOptions, *, overwrite: bool
 ) -> bytes:
-    """The log's schema after this write. If the write adds no column, the schema does not change.
+    """Return the log's schema after this write.
 
-    After a first commit or an overwrite with `overwriteSchema`, the log has only the rows of this
-    write. Then the result is the schema of these rows alone, even if a failed write created the log
-    with another schema.
+    Usually, the schema changes only if the write adds columns. But after a first commit or an
+    overwrite with `overwriteSchema`, the log has only the rows of this write. In these cases, the
+    result is the schema of these rows alone, even if a failed write created the log with another
+    schema.
     """
     current = state.schema
     replaces = overwrite and options.overwrite_schema
@@ -274,10 +275,10 @@ _PROPERTIES = (
 
 
 def _properties(options: SourceOptions) -> dict[str, str]:
-    """The properties that the options set, by name.
+    """Return the properties that the options set, as a mapping from names to values.
 
-    If `ensembleSize` is set, a quorum without an option is at most as large as the ensemble. So
-    with only `ensembleSize` 1, there is one copy of each entry.
+    If the option `ensembleSize` is set, a quorum that no option sets is at most the ensemble size.
+    So if only `ensembleSize` is set, and is 1, there is one copy of each entry.
     """
     requested = {
         option_of(name): str(value)

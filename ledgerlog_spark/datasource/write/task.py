@@ -1,4 +1,4 @@
-"""Writes the batches of one task attempt as entries, into ledgers of its own."""
+"""Writes the batches of one task attempt as entries. Each attempt has its own ledgers."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from ledgerlog_spark.log.blocking.logs import BlockingRangeWriter
 from ledgerlog_spark.protocol.log.state.records import StagedRange
 
 MOVES_MAX = 10
-"""Maximum number of ledgers that other clients may recover during an attempt. After one more
-recovery, the attempt fails."""
+"""Maximum number of this attempt's ledgers that other clients may recover.
+
+If they recover one more ledger, the attempt fails.
+"""
 
 _logger = logging.getLogger(__name__)
 
@@ -33,7 +35,7 @@ def stage_ranges(
     target_entry_bytes: int,
     ignores_case: bool = True,
 ) -> tuple[StagedRange, ...]:
-    """Write the rows of one task attempt. Without rows, no ledger is created.
+    """Write the rows of one task attempt. If there are no rows, no ledger is created.
 
     The entries are on their ack quorums when this function returns. `open_range` is called again
     when a range is full or its ledger was fenced. `schema` is the encoded schema of the job. If
@@ -123,10 +125,10 @@ class _Ranges:
             return
 
     def _move(self, error: Exception, entries: Iterator[EncodedEntry]) -> None:
-        """Keep the acknowledged entries of a fenced ledger, and write the others to a new ledger.
+        """Keep a fenced ledger's acknowledged entries, and write its other rows to a new ledger.
 
-        This is LOGS.md#K12. The other entries are encoded again, because an entry contains the
-        number of its first row in its range.
+        This method implements LOGS.md#K12. The other rows are encoded again, because an entry
+        contains the number of its first row in its range.
         """
         self._moves += 1
         if self._moves > MOVES_MAX:

@@ -21,7 +21,7 @@ _logger = logging.getLogger(__name__)
 
 
 class StagedRanges(WriterCommitMessage):
-    """The ranges that one task attempt wrote, each in its own ledger. The tuple may be empty."""
+    """The ranges that one task attempt wrote, each in its own ledger. There may be no ranges."""
 
     def __init__(self, ranges: tuple[StagedRange, ...]) -> None:
         self.ranges = ranges
@@ -30,10 +30,10 @@ class StagedRanges(WriterCommitMessage):
 class BatchWriter(DataSourceArrowWriter):
     """Appends rows to a log, or replaces all its rows, atomically.
 
-    Spark creates the writer on the driver. Then the writer begins a run of its producer. This run
-    becomes the producer's current run. Then Spark pickles the writer, and sends it to the tasks and
-    to the commit. Each task attempt writes its own ledgers. If an attempt fails or its result is
-    not used, no version lists its ledgers, and the sweeper deletes them.
+    Spark creates the writer on the driver. At its creation, the writer begins a run of its
+    producer, which becomes the current run of the producer. Then Spark pickles the writer, and
+    sends it to the tasks and to the commit. Each task attempt writes its own ledgers. If an attempt
+    fails or its result is not used, no version lists its ledgers, and the sweeper deletes them.
     """
 
     def __init__(
@@ -84,9 +84,9 @@ class BatchWriter(DataSourceArrowWriter):
     def abort(self, messages: Sequence[Any]) -> None:  # noqa: ARG002 (Spark's)
         """Delete the log if this write created it, and nothing else uses it.
 
-        No version lists the ranges of a job that was not committed, and the sweeper deletes them.
-        Spark may also call this method after a commit that succeeded. Then the log has a version,
-        so nothing is deleted.
+        No version lists the ranges of a job that was not committed, so the sweeper deletes their
+        ledgers. Spark may also call this method after a commit that succeeded. In this case, the
+        log has a version, so nothing is deleted.
         """
         if self._job.is_log_new:
             delete_log_of(self._log(), self._job)
