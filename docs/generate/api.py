@@ -64,7 +64,7 @@ HANDLES: list[tuple[str, type[Any], type[Any]]] = [
 
 
 def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:
-    """The public names that both classes have."""
+    """Return the public names that both classes have."""
     return sorted(
         name for name in dir(handle) if not name.startswith("_") and name in dir(blocking)
     )
@@ -94,7 +94,7 @@ def _functions_first(name: str) -> tuple[bool, str]:
 
 
 def _object(path: str, name: str, level: int = 2) -> str:
-    """The section of a public object. Its heading is the public name, with the signature."""
+    """Return the section of a public object. Its heading is the public name, with the signature."""
     options = (
         "show_root_heading: true", "show_root_toc_entry: true", f"heading_level: {level}", f"heading: {name}",
         f"toc_label: {name.removeprefix('ledgerlog_spark.')}",
@@ -117,7 +117,7 @@ def _block(path: str, heading: str, level: int, members: list[str] | None = None
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION]
     parts += [_object(path, name) for name, path in public_objects().items()]
     parts.append(_object(f"{ll.aio.__name__}.connect", "ledgerlog_spark.aio.connect"))

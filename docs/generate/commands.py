@@ -31,7 +31,7 @@ COMPLETION = {"install_completion", "show_completion"}
 
 
 def commands() -> dict[str, Any]:
-    """Each command that is not a group of commands, by its words, such as `logs append`."""
+    """Return each command that is not a group of commands, by its words, such as `logs append`."""
     return dict(_walk(get_command(app), ()))
 
 
@@ -105,7 +105,7 @@ def _section(words: str, command: Any) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION]
     group = None
     for words, command in commands().items():

@@ -44,7 +44,7 @@ class Constant(NamedTuple):
 
 
 def page() -> str:
-    """The page of all constants, with a table for each folder."""
+    """Return the page of all constants, with a table for each folder."""
     folders: dict[str, list[Constant]] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

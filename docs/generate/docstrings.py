@@ -14,5 +14,5 @@ def attributes(described: type) -> dict[str, str]:
 
 
 def first_paragraph(described: object) -> str:
-    """The summary of a docstring, on one line."""
+    """Return the summary of a docstring, on one line."""
     return " ".join((inspect.getdoc(described) or "").partition("\n\n")[0].split())

@@ -30,7 +30,7 @@ error that is not definite.
 
 
 def tree() -> list[tuple[int, type[LedgerLogError]]]:
-    """Every exception of the public module, each after its base, with its depth."""
+    """Return every exception of the public module, each after its base, with its depth."""
     return list(_walk(LedgerLogError, 0))
 
 
@@ -44,7 +44,7 @@ def _walk(
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     rows = [
         (
             f"{'&nbsp;&nbsp;&nbsp;' * depth}`{each.__name__}`",

@@ -49,7 +49,7 @@ def on_page_content(html: str, page: Page, **_: object) -> str:
 
 
 def with_lines_before_lists(markdown: str) -> str:
-    """The text with an empty line before each list that directly follows a paragraph."""
+    """Return the text with an empty line before each list that directly follows a paragraph."""
     lines: list[str] = []
     is_code = is_in_list = False
     for line in markdown.splitlines():

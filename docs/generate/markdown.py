@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the cells are Markdown of one line."""
+    """Return a Markdown table; the cells are Markdown of one line."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell(text) for text in line)} |" for line in lines) + "\n"
 
@@ -21,12 +21,12 @@ def cell(text: str) -> str:
 
 
 def code(value: object) -> str:
-    """A value, formatted as code. The text is empty if the value is None."""
+    """Return a value, formatted as code. The text is empty if the value is None."""
     return "" if value is None else f"`{value}`"
 
 
 def thousands(value: object) -> str:
-    """A default value as people read it: integers with commas."""
+    """Return a default value as people read it: integers with commas."""
     if isinstance(value, bool):
         return code(str(value).lower())
     return code(f"{value:,}" if isinstance(value, int) else value)

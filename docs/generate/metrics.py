@@ -49,7 +49,7 @@ HEAD = ("metric", "type", "unit", "meaning", "BookKeeper")
 
 
 def descriptions() -> list[Description]:
-    """Every metric that a bookie exports."""
+    """Return every metric that a bookie exports."""
     view, storage, v2, grpc, servicer, repair, dropped = (MagicMock() for _ in range(7))
     lanes = Lanes(1, 1 << 20)
     names = bookie_gauges(view, storage, v2, grpc, servicer, lanes, repair, dropped, MagicMock())
@@ -67,14 +67,14 @@ def descriptions() -> list[Description]:
 
 
 def sample_name(metric: Description) -> str:
-    """The name of a metric in the text, with the suffix of its type."""
+    """Return the name of a metric in the text, with the suffix of its type."""
     if metric.type == COUNTER and not metric.is_bookkeepers:
         return f"{metric.name}_total"
     return f"{metric.name}_count" if metric.type == SUMMARY else metric.name
 
 
 def row(metric: Description) -> tuple[str, str, str, str, str]:
-    """The row of a metric: name, type, unit, meaning, BookKeeper's name."""
+    """Return the row of a metric: name, type, unit, meaning, BookKeeper's name."""
     related = f"similar: `{metric.related}`" if metric.related else ""
     shown = metric.name if metric.key == "sync_times" else sample_name(metric)
     unit = metric.unit or "number"
@@ -83,7 +83,7 @@ def row(metric: Description) -> tuple[str, str, str, str, str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     groups: dict[str, list[tuple[str, ...]]] = {"The server": [], "The storage": []}
     for metric in descriptions():
         is_of_storage = metric.key.startswith(("storage_", "sync_"))
@@ -118,7 +118,7 @@ OF_A_SCAN = {
 
 
 def scan_metrics_in_code() -> set[str]:
-    """The names of all metrics of a scan in the source of the JVM engine."""
+    """Return the names of all metrics of a scan in the source of the JVM engine."""
     return set(re.findall(r'value\("(\w+)"', SCAN_METRICS.read_text()))
 
 
@@ -154,7 +154,7 @@ EVENTS = {
 
 
 def events_in_code() -> set[str]:
-    """The names of all events in the source of the upkeep service."""
+    """Return the names of all events in the source of the upkeep service."""
     source = inspect.getsource(upkeep_service)
     return set(re.findall(r'(?:_write|_line)\(\s*"(\w+)"', source))
 

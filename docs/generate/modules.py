@@ -26,7 +26,7 @@ frequent changes.
 
 
 def page() -> str:
-    """The page of all folders, modules and Scala files."""
+    """Return the page of all folders, modules and Scala files."""
     folders = sorted(
         init.parent for package in PACKAGES for init in (ROOT / package).rglob("__init__.py")
     )

@@ -26,7 +26,7 @@ TITLES = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the whole page."""
     parts = [INTRODUCTION]
     for use, title in TITLES.items():
         rows = [

@@ -50,7 +50,7 @@ def text(x: float, y: float, words: str, style: str = "ink", anchor: str = "star
 def box(
     x: float, y: float, width: float, height: float, style: str = "box", radius: int = 6
 ) -> str:
-    """A rectangle with round corners."""
+    """Return a rectangle with round corners."""
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" '
         f'class="{classes(style)}"/>\n'
@@ -58,14 +58,14 @@ def box(
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A line with a head at its end."""
+    """Return a line with a head at its end."""
     return (
         f'<path class="ll-line" d="M{x1:g} {y1:g} L{x2:g} {y2:g}" marker-end="url(#ll-arrow)"/>\n'
     )
 
 
 def picture(width: int, height: int, label: str, *parts: str) -> str:
-    """The whole picture; screen readers read the label."""
+    """Return the whole picture; screen readers read the label."""
     return (
         f'<svg class="ll" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" role="img" aria-label="{label}">\n{STYLE}{"".join(parts)}</svg>\n'
@@ -160,7 +160,7 @@ def overview() -> str:
 
 
 def log_of_ledgers() -> str:
-    """A log as the list of ranges of ledgers, each on three bookies."""
+    """Return a log as the list of ranges of ledgers, each on three bookies."""
     ledgers = (
         ("ledger 7", 0, 4, "first"),
         ("ledger 9", 4, 3, "second"),

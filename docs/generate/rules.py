@@ -32,7 +32,7 @@ This page lists the rules of the [protocol](../PROTOCOL.md), of [logs](../LOGS.m
 
 
 def page() -> str:
-    """The page of all rules, with a table for each page that defines rules."""
+    """Return the page of all rules, with a table for each page that defines rules."""
     places = _places()
     parts = []
     for name in PAGES:
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def _rules_of(text: str) -> Iterator[tuple[str, str]]:
-    """The rules of a page, with their first sentences."""
+    """Yield the rules of a page, with their first sentences."""
     for rule, body in RULE.findall(text):
         plain = LINK.sub(r"\1", body.replace("**", " ")).strip()
         sentence = SENTENCE.match(plain)

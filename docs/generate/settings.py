@@ -47,7 +47,7 @@ The following classes are values of the settings above. The tables above list th
 
 
 def bookie_page() -> str:
-    """The page of a bookie's settings and exit codes."""
+    """Return the page of a bookie's settings and exit codes."""
     meanings = attributes(BookieSettings)
     rows = []
     for name, setting in BookieSettings.model_fields.items():
@@ -70,7 +70,7 @@ def client_settings() -> list[tuple[type[Any], str]]:
 
 
 def held_classes() -> list[type[Any]]:
-    """The classes that are values of several settings, such as `RetryPolicy`, each once."""
+    """Return the classes that are values of several settings, such as `RetryPolicy`, each once."""
     found: dict[type[Any], None] = {}
     for described, holder in client_settings()[1:]:
         settings = getattr(ClientSettings(), holder)
@@ -80,7 +80,7 @@ def held_classes() -> list[type[Any]]:
 
 
 def client_page() -> str:
-    """The page of a client's settings."""
+    """Return the page of a client's settings."""
     parts = [CLIENT]
     for described, holder in client_settings():
         value = getattr(ClientSettings(), holder) if holder else ClientSettings()

@@ -29,7 +29,7 @@ EMPTY_LINES = re.compile(r"\n\s*\n+")
 
 
 def page_of(notebook: Path) -> Path:
-    """The page of a notebook: `02_streaming.ipynb` is at `streaming.md`."""
+    """Return the page of a notebook: `02_streaming.ipynb` is at `streaming.md`."""
     return PAGES / f"{notebook.stem.partition('_')[2]}.md"
 
 

@@ -29,7 +29,7 @@ class AcceptedEntries:
     async def added_to(
         self, ledger_id: int, ranges: Sequence[EntryRange]
     ) -> tuple[EntryRange, ...]:
-        """The listed ranges of a bookie, with the entries that were given up.
+        """Return the listed ranges of a bookie, with the entries that were given up.
 
         Raises:
             MetadataError: The store did not answer, or a record is damaged.
@@ -38,7 +38,7 @@ class AcceptedEntries:
         return tuple(joined([*ranges, *given_up])) if given_up else tuple(ranges)
 
     async def of_ledger(self, ledger_id: int) -> tuple[EntryRange, ...]:
-        """The entries of a ledger that were given up, as ascending ranges.
+        """Return the entries of a ledger that were given up, as ascending ranges.
 
         Raises:
             MetadataError: The store did not answer, or a record is damaged.

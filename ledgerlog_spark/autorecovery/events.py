@@ -33,7 +33,7 @@ def short(subject: object) -> str:
 
 
 def _fields_of(ended: JobEnded) -> dict[str, Any]:
-    """The fields of a log line about the end of a job."""
+    """Return the fields of a log line about the end of a job."""
     return {
         "outcome": ended.outcome.name.lower(),
         "detail": ended.detail[:TEXT_CHARACTERS_MAX],

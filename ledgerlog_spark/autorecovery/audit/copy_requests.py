@@ -146,7 +146,7 @@ class CopyRequests:
 def damaged_in(
     metadata: LedgerMetadata, ledger_id: int, first_entry_id: int, entries: Sequence[bytes]
 ) -> list[int]:
-    """The ids of consecutive entries whose digest or header is wrong."""
+    """Return the ids of consecutive entries whose digest or header is wrong."""
     codec = _codec(metadata.digest_type, metadata.password)
     damaged = list[int]()
     position = 0

@@ -258,7 +258,7 @@ class AuditService:
 
 
 def stores_of(stores: MetadataStores) -> AuditStores:
-    """The stores of a cluster that the audit uses."""
+    """Return the stores of a cluster that the audit uses."""
     return AuditStores(
         tree=stores.tree,
         ledgers=stores.ledgers,

@@ -226,7 +226,7 @@ class AuditStoreRequests:
             return m.CheckTimeRead(effect.request, is_read=False)
 
     async def _check_time(self, effect: m.ReadCheckTime) -> m.CheckTimeRead:
-        """The times of checks come only from the store's clock (AUTORECOVERY.md#N10)."""
+        """Return the times of checks come only from the store's clock (AUTORECOVERY.md#N10)."""
         now_ms = self._stores.tree.clock.estimate_ms()
         if now_ms is None:  # this session has written nothing yet
             return m.CheckTimeRead(effect.request, is_read=False)
@@ -270,7 +270,7 @@ class AuditStoreRequests:
 
 
 def number_of(version: Version) -> int:
-    """A number that differs for each version of a node."""
+    """Return a number that differs for each version of a node."""
     return (version.incarnation << 32) + version.number
 
 

@@ -99,7 +99,7 @@ class BookieRequests:
         }
 
     async def read_lac(self, bookie_id: str, ledger_id: int) -> int:
-        """The LAC of a ledger on a bookie; NO_ENTRY if the bookie does not answer."""
+        """Return the LAC of a ledger on a bookie; NO_ENTRY if the bookie does not answer."""
         send = partial(self._transport.read_lac, bookie_id, ledger_id)
         code, last_add_confirmed = await self._reply(send)
         return last_add_confirmed if code is Code.OK else NO_ENTRY

@@ -403,7 +403,7 @@ class ReplicationWorker:
             await asyncio.sleep(REPORT_SECONDS)
 
     def progress(self) -> WorkerReport:
-        """The present work of the worker. The rate is measured since the last call."""
+        """Return the present work of the worker. The rate is measured since the last call."""
         counters, now = self.counters, _now_ms() / 1e3
         elapsed = now - self._reported_at
         rate = int((counters.bytes_copied - self._bytes_before) / elapsed) if elapsed > 0 else 0

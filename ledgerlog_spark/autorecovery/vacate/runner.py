@@ -203,7 +203,7 @@ class VacationRunner:
 
 
 def departure_of(vacation: Vacation) -> Departure:
-    """The values that the machine needs."""
+    """Return the values that the machine needs."""
     return Departure(
         deletes_cookie=vacation.kind is VacationKind.DECOMMISSION,
         is_over=vacation.is_over,
@@ -220,7 +220,7 @@ def departure_of(vacation: Vacation) -> Departure:
 
 
 def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
-    """The vacation with the progress of the machine."""
+    """Return the vacation with the progress of the machine."""
     phase = VacationPhase.VACATED if departure.is_over else VacationPhase.VACATING
     return replace(
         vacation,

@@ -103,7 +103,7 @@ class CheckMachine(ABC):
 
     @abstractmethod
     def _run(self) -> Steps[None]:
-        """The steps of the machine. They never end."""
+        """Return the steps of the machine. They never end."""
 
     # Steps that several checks use.
 
@@ -111,7 +111,7 @@ class CheckMachine(ABC):
         yield StartTimer(0, duration_ms)
 
     def _cluster(self) -> Steps[ClusterState]:
-        """The state of the cluster."""
+        """Return the state of the cluster."""
         for pause_ms in RETRY.pauses_ms():
             read: ClusterRead = yield ReadCluster(0)
             if read.state is not None:
@@ -120,7 +120,7 @@ class CheckMachine(ABC):
         raise AssertionError("the pauses never end")
 
     def _enabled_cluster(self, poll_ms: int) -> Steps[ClusterState]:
-        """The state of the cluster, once auto-recovery is enabled (AUTORECOVERY.md#N4)."""
+        """Return the state of the cluster, once auto-recovery is enabled (AUTORECOVERY.md#N4)."""
         while True:
             state = yield from self._cluster()
             if state.is_enabled:
@@ -128,7 +128,7 @@ class CheckMachine(ABC):
             yield from self._wait(poll_ms)
 
     def _page(self, after: int) -> Steps[RecordsRead]:
-        """The next page of records."""
+        """Return the next page of records."""
         for pause_ms in RETRY.pauses_ms():
             page: RecordsRead = yield ReadRecords(0, after, PAGE_RECORDS)
             if page.is_read:
@@ -137,7 +137,7 @@ class CheckMachine(ABC):
         raise AssertionError("the pauses never end")
 
     def _load(self, ledger_id: int) -> Steps[LedgerRecord | None]:
-        """The newest record of a ledger; None if it does not exist or cannot be decoded."""
+        """Return the newest record of a ledger; None if it does not exist or cannot be decoded."""
         for pause_ms in RETRY.pauses_ms():
             loaded: RecordsRead = yield LoadRecords(0, (ledger_id,))
             if loaded.is_read:
@@ -162,7 +162,7 @@ class CheckMachine(ABC):
 
 
 def bounded(holes: list[FoundHole]) -> tuple[FoundHole, ...]:
-    """The same holes, or at most `HOLES_MAX` wider ones.
+    """Return the same holes, or at most `HOLES_MAX` wider ones.
 
     First, holes of the same bookie in the same fragment are joined. Then all holes of the same
     bookie are joined. So no damaged copy waits for the next check. A joined hole may contain intact

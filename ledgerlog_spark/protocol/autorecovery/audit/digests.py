@@ -93,7 +93,7 @@ class DigestCheck(CheckMachine):
             yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
-        """The position from which a check is due; None if none is due."""
+        """Return the position from which a check is due; None if none is due."""
         time: CheckTimeRead = yield ReadCheckTime(0, CheckKind.DIGESTS)
         if not time.is_read:
             return None
@@ -214,6 +214,6 @@ def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
 
 
 def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:
-    """The next entries that a bookie must hold, at most `VERIFIED_ENTRIES_MAX`."""
+    """Return the next entries that a bookie must hold, at most `VERIFIED_ENTRIES_MAX`."""
     owned = (one for one in range(first, end) if owns(quorum, index, one))
     return tuple(islice(owned, VERIFIED_ENTRIES_MAX))

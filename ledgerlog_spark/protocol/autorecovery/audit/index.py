@@ -27,7 +27,7 @@ class LedgerIndex:
         self.is_whole = False
 
     def __len__(self) -> int:
-        """The number of ledgers in the last whole walk."""
+        """Return the number of ledgers in the last whole walk."""
         return len(self._whole)
 
     @property
@@ -58,7 +58,7 @@ class LedgerIndex:
         self.is_whole = True
 
     def naming(self, bookie_ids: Iterable[str]) -> list[int]:
-        """The ledgers of the last whole walk that name one of these bookies, ascending."""
+        """Return the ledgers of the last whole walk that name one of these bookies, ascending."""
         wanted = frozenset(bookie_ids)
         numbers = {place for place, names in enumerate(self._sets) if names & wanted}
         return sorted(each for each, number in self._whole.items() if number in numbers)

@@ -142,7 +142,7 @@ class BookieLosses:
         return wanted
 
     def _lost(self, state: ClusterState, candidates: frozenset[str]) -> frozenset[str]:
-        """The candidates that are not registered (AUTORECOVERY.md#N1)."""
+        """Return the candidates that are not registered (AUTORECOVERY.md#N1)."""
         return candidates - state.registered
 
     def _forget(self, bookie_id: str) -> None:

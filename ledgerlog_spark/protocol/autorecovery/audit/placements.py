@@ -127,7 +127,7 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
 
 
 def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
-    """The numbers of hosts, regions and racks, each added up over all write sets.
+    """Return the numbers of hosts, regions and racks, each added up over all write sets.
 
     The number of a write set counts only up to the number that the policy requires. The three
     numbers are in the order of their importance.

@@ -218,7 +218,7 @@ def shape_of(metadata: LedgerMetadata) -> int:
 
 
 def members_of(metadata: LedgerMetadata) -> list[str]:
-    """The bookies of all fragments with confirmed entries, each once."""
+    """Return the bookies of all fragments with confirmed entries, each once."""
     fragments = confirmed_fragments(metadata)
     return list(dict.fromkeys(one for fragment, _ in fragments for one in fragment.ensemble))
 

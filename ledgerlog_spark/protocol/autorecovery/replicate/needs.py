@@ -78,7 +78,7 @@ class LackingByLists:
 def members_to_list(
     metadata: LedgerMetadata, registered: RegisteredListed, task: Task
 ) -> tuple[str, ...]:
-    """The registered members whose entries the pass must list, each once."""
+    """Return the registered members whose entries the pass must list, each once."""
     if task.queue is TaskQueue.MOVE:
         return ()
     members = (name for one, _ in healable_fragments(metadata) for name in one.ensemble)

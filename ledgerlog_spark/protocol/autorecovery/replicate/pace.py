@@ -106,7 +106,7 @@ class CopyPace:
         return self._due_ms - now_ms
 
     def rate(self) -> float:
-        """The bytes per second that may be copied now; 0 if there is no limit."""
+        """Return the bytes per second that may be copied now; 0 if there is no limit."""
         if self.bytes_per_second_max:
             return self.bytes_per_second_max * self.factor
         return max(UNLIMITED_RATE_MIN, self._measured * self.factor) if self.factor < 1 else 0.0

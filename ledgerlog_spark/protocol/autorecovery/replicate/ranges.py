@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.ledger.quorum import owns
 
 
 def healable_fragments(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
-    """The fragments that a worker may change, each with the entry after its last entry.
+    """Return the fragments that a worker may change, each with the entry after its last entry.
 
     If the ledger is not CLOSED, its last fragment is omitted, because the entries of this fragment
     may not be confirmed. If the ledger is CLOSED, entries after its last entry do not count, so a
@@ -69,7 +69,7 @@ def lacking_runs(
 
 
 def joined(ranges: Iterable[EntryRange]) -> list[EntryRange]:
-    """The same ids as ascending ranges that do not touch each other."""
+    """Return the same ids as ascending ranges that do not touch each other."""
     found: list[EntryRange] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -99,7 +99,7 @@ def replaced(
     target: str,
     holes: Sequence[EntryRange],
 ) -> LedgerMetadata:
-    """The metadata in which `target` takes an index of a fragment, except for the holes.
+    """Return the metadata in which `target` takes an index of a fragment, except for the holes.
 
     The fragment is split around the holes, so that the old bookie stays only in the holes
     (AUTORECOVERY.md#X8).

@@ -75,7 +75,7 @@ class TaskSchedule:
         self._running.add(key[1])
 
     def end(self, key: TaskKey, outcome: JobOutcome | None, now_ms: float) -> int:
-        """A job has ended. Return the number of failures of its task in a row.
+        """Return a job has ended. Return the number of failures of its task in a row.
 
         `outcome` is None if the job was dropped. If another worker has the ledger, the job did not
         fail, and the task is due after the first pause.
@@ -95,7 +95,7 @@ class TaskSchedule:
         return failures
 
     def pause_ms(self, key: TaskKey) -> int:
-        """The pause after the newest failure of a task; 0 if it did not fail."""
+        """Return the pause after the newest failure of a task; 0 if it did not fail."""
         failed = self._failed.get(key)
         return 0 if failed is None else RETRY.pause_ms(max(1, failed.failures))
 

@@ -17,7 +17,7 @@ def choose_target(
     registered: RegisteredListed,
     excluded: frozenset[str],
 ) -> str | None:
-    """The bookie that takes an index of a fragment; None if no bookie may.
+    """Return the bookie that takes an index of a fragment; None if no bookie may.
 
     The order of preference depends only on the ledger, the fragment, the index and the bookie. So
     if a worker dies, its successor chooses the same target, which holds the copies that the dead

@@ -79,7 +79,7 @@ class Surroundings:
     policy: PlacementPolicy
 
     def targets(self, bookie_id: str) -> tuple[str, ...]:
-        """The bookies that may get copies."""
+        """Return the bookies that may get copies."""
         return tuple(name for name in self.writable if name != bookie_id)
 
     def free_elsewhere(self, bookie_id: str) -> int | None:

@@ -11,7 +11,7 @@ def is_named(metadata: LedgerMetadata, bookie_id: str) -> bool:
 
 
 def bytes_on(metadata: LedgerMetadata, bookie_id: str) -> int:
-    """The approximate payload bytes of a ledger on a bookie; 0 if the ledger is not closed.
+    """Return the approximate payload bytes of a ledger on a bookie; 0 if the ledger is not closed.
 
     The estimate assumes that all entries have the same size, and that the entries of a striped
     ledger are distributed equally over its bookies.

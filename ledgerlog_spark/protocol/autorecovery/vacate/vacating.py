@@ -136,7 +136,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         self._is_quiet, self._quiet_timer, self._walk = False, 0, None
 
     def _after_look(self) -> list[m.Effect]:
-        """The bookie is not writable: end the vacation, count the moves, or walk."""
+        """Return the bookie is not writable: end the vacation, count the moves, or walk."""
         walk, self._walk = self._walk, None
         departure, left = self._departure, self._left_at_walk
         assert departure is not None, "the vacation was loaded before this look"
