@@ -12,7 +12,7 @@ contract of all transports.
 import os
 
 # If another thread is in a call when the process forks, gRPC's fork handlers crash the child. For
-# example, when a # process that followed a log forked children to start Spark's gateway to Java, a
-# quarter of these # children died before the gateway started. Without the handlers, such a child
-# works. gRPC reads # this variable when gRPC is first used, so it must be set before.
+# example, when a process that followed a log forked children to start Spark's gateway to Java, a
+# quarter of these children died before the gateway started. Without the handlers, such a child
+# works. gRPC reads this variable when gRPC is first used, so it must be set before.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

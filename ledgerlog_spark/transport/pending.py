@@ -73,7 +73,7 @@ class PendingRun(Pending):
 
     def __init__(self, prepared: PreparedRun, request_id: int, on_reply: port.OnAdd) -> None:
         super().__init__()
-        self.prepared: PreparedRun | None = prepared # None after no caller waits for the run
+        self.prepared: PreparedRun | None = prepared  # None after no caller waits for the run
         self.request_id = request_id
         self._on_reply = on_reply
         self._unanswered = 0
@@ -127,7 +127,7 @@ class PendingKeyed(Pending):
 
 
 class PendingAdd(PendingKeyed):
-    """The ADD of one entry of a run. It times out with the run, and reports its code to the run."""
+    """The ADD of one entry of a run. It reports its code to the run, and times out with the run."""
 
     __slots__ = ("_place", "_run")
 

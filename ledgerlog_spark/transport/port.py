@@ -156,7 +156,7 @@ class BookieTransport(Protocol):
     """Sends requests to bookies. All ledgers of a client share one instance."""
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run. OK means that the run is as durable as the bookie's settings promise."""
+        """Store a run. OK means that the run is as durable as the bookie's settings guarantee."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry. The caller verifies the digest."""

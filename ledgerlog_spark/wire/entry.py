@@ -114,10 +114,10 @@ class EntryCodec:
         found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
         payload = stored[overhead:]
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
-        # A digest proves that the writer sent these bytes, but not that the header is valid. A #
+        # A digest proves that the writer sent these bytes, but not that the header is valid. A
         # DUMMY digest proves nothing. So the fields of the header are checked, too. The LAC may be
-        # # above the entry id, because Apache's replication worker writes the LAC at the time of
-        # the # copy into a copied entry.
+        # above the entry id, because Apache's replication worker writes the LAC at the time of the
+        # copy into a copied entry.
         if (
             found_ledger_id == ledger_id
             and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
@@ -202,7 +202,7 @@ def _encode_crc32c(
     payloads: Iterable[Buffer],
 ) -> list[EncodedEntry]:
     # This is the loop of `encode_run` with the default digest inlined, because this saves time. The
-    # # loop takes 0.6 us for an entry of 1 KiB.
+    # loop takes 0.6 us for an entry of 1 KiB.
     pack, pack_digest, checksum = _HEADER.pack, _CRC32C.pack, crc32c
     encoded: list[EncodedEntry] = []
     append = encoded.append

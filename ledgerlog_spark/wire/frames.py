@@ -218,7 +218,7 @@ class FrameSplitter:
             return True
         if wanted > self._chunk_size_bytes:
             # The new chunk has room for two frames. If it had room for only one frame, half of
-            # every # frame would be copied to another chunk.
+            # every frame would be copied to another chunk.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least
@@ -249,7 +249,7 @@ class FrameSplitter:
         return True
 
     def received(self, size_bytes: int) -> list[memoryview]:
-        """The bodies of the frames that are complete after `size_bytes` more received bytes."""
+        """Add `size_bytes` received bytes, and return the bodies of the complete frames."""
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:

@@ -232,7 +232,7 @@ class LacWatch:
                     self._on_rise(port.LacRise(last, first, reply.entries))
         finally:
             call.cancel()
-        return Code.UNAVAILABLE # the bookie ended the stream, because it stops
+        return Code.UNAVAILABLE  # the bookie ended the stream, because it stops
 
 
 class _Stream:

@@ -67,7 +67,7 @@ async def outcome_of(
         retire(channel)
     except asyncio.CancelledError:
         # If another call fails, `retire` closes the channel. This cancels the call, but not the
-        # task # that waits for the call. In that case, the CancelledError must not end the task.
+        # task that waits for the call. In that case, the CancelledError must not end the task.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise

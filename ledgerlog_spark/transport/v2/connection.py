@@ -116,8 +116,7 @@ class V2Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
         # A host that has disappeared acknowledges nothing. After `VANISHED_AFTER_MS` without an
-        # acknowledgement, the kernel ends the # connection. The connection to a slow host stays
-        # open.
+        # acknowledgement, the kernel ends the connection. The connection to a slow host stays open.
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             peer_socket = transport.get_extra_info("socket")
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
@@ -262,7 +261,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return unanswered
 
     def abort(self) -> None:
-        """Close immediately. Unsent bytes are dropped, and no more bytes are read."""
+        """Close the socket immediately. Unsent bytes are dropped, and no more bytes are read."""
         self._is_given_up = True
         if self._transport is not None:
             self._transport.abort()
@@ -362,7 +361,7 @@ class V2Connection(asyncio.BufferedProtocol):
             if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
                 return request_id
         if late is not None:
-            return late # any timed-out request may be chosen, because no caller waits for one
+            return late  # any timed-out request may be chosen, because no caller waits for one
         raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

@@ -110,7 +110,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None # a task that was cancelled before it began did not reset this
+            self._connecting = None  # a task that was cancelled before it began did not reset this
         connections = self._connections
         self.drop()
         for connection in connections:
@@ -133,7 +133,7 @@ class V2Link:
         self._dispatch(run)
 
     def on_lost(self, connection: V2Connection) -> None:
-        """Fail the requests on a lost connection. Runs may be sent once more as single adds."""
+        """Fail the requests of a lost connection, except runs to send once more as single adds."""
         if connection is self._retired:
             self._retired = None
             _fail_all(connection.take_unanswered())
@@ -144,7 +144,7 @@ class V2Link:
         if connection.takes_runs and not self._is_closed:
             # A bookie that was downgraded to a release without ADD_RUN may reset the connection.
             # The registration of the bookie shows whether the bookie still supports ADD_RUN. It is
-            # safe # to add the same entries twice.
+            # safe to add the same entries twice.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs
@@ -219,7 +219,7 @@ class V2Link:
                 if is_wanted:
                     await self._open(info)
         except (LedgerLogError, OSError, TimeoutError, ValueError, OverflowError):
-            pass # the waiting requests fail with UNAVAILABLE, without this reason
+            pass  # the waiting requests fail with UNAVAILABLE, without this reason
         finally:
             self._connecting = None
             if is_wanted and self._connection is None:
@@ -228,7 +228,7 @@ class V2Link:
         self._send_waiting()
 
     def _settle_cut_off(self, info: BookieInfo) -> bool:
-        """Fail or queue the runs of a lost connection, and return whether requests are waiting."""
+        """Fail or queue the runs of a lost connection. Return whether requests wait now."""
         runs, self._cut_off = self._cut_off, []
         self._runs_are_refused = self._runs_are_refused and info.takes_runs
         if info.takes_runs:

@@ -164,7 +164,7 @@ class V2Transport:
 
     def _prepared(self, request: port.AddRun) -> PreparedRun:
         # The last prepared run is stored, because the caller sends the same run to several bookies
-        # # of an ensemble, one after the other.
+        # of an ensemble, one after the other.
         prepared = self._last_prepared
         if prepared is None or prepared.request is not request:
             prepared = self._last_prepared = PreparedRun(request)

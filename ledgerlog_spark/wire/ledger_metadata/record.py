@@ -59,7 +59,7 @@ class _LedgerFields:
     fragments: list[Fragment] = field(default_factory=list)
     digest_type: int | None = None
     password: bytes | None = None
-    ack_quorum: int | None = None # if it is missing, the ack quorum is the write quorum
+    ack_quorum: int | None = None  # if it is missing, the ack quorum is the write quorum
     created_ms: int | None = None
     custom: dict[str, bytes] = field(default_factory=dict)
     token: int | None = None
