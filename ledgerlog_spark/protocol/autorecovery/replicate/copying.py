@@ -145,8 +145,8 @@ class CopyRun:
         """Copy all entries of the runs that a bookie returns, and store them on `target`.
 
         Raises:
-            TargetError: The target did not store a run. RecordChangedError: The record has changed
-                before absent entries were read again.
+            TargetError: The target did not store a run. RecordChangedError: The record changed
+                while absent entries were read again.
         """
         self._target, self._copied, self._pending = target, Copied(), ()
         suspects: list[int] = []
@@ -264,7 +264,7 @@ class CopyRun:
         return reply.code is Code.OK and bool(reply.copies)
 
     def _with_add(self, *reads: ReadCopies) -> Steps[list[CopiesRead]]:
-        """Send reads together with the add of the pending run. Return the replies to the reads."""
+        """Send reads together with the add of the pending run; return the replies to the reads."""
         if not self._pending:
             replies = (yield reads) if reads else []
             return list(replies)

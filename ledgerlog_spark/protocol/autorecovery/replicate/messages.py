@@ -202,7 +202,7 @@ class AddCopies:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Delete the task at its version, in the session that took the lock. Reply: `TaskDeleted`.
+    """Delete the unchanged task, in the session that took the lock. Reply: `TaskDeleted`.
 
     Attributes:
         version: The version that the task must still have.

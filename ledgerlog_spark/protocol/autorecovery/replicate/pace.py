@@ -126,7 +126,7 @@ class CopyPace:
                 del self._in_flight[target]
 
     def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
-        """Note how long a target took for an add. Halve the rate while targets are slow.
+        """Add the measured duration of an add. Then halve the rate if targets are slow.
 
         Targets are slow if adds are slow in relation both to the bytes in flight to their target
         and to the bytes in flight to all targets. If adds are slow only in relation to the bytes to
