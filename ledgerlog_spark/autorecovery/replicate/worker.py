@@ -363,7 +363,7 @@ class ReplicationWorker:
             await self._note(key, ended, failures)
 
     async def _note(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
-        """After three failures, store why a ledger is not healed. A success deletes the note."""
+        """Store why a ledger is not healed, after three failures. Delete this after a success."""
         notes, ledger_id = self._parts.stores.attempts, key[1]
         if failures >= NOTED_FAILURES:
             now_ms = time.time_ns() // 1_000_000

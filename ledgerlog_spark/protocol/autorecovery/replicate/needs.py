@@ -98,9 +98,8 @@ def find_needs(
 ) -> LackingByLists:
     """Compare the record with the lists of its members (AUTORECOVERY.md#X4).
 
-    `settled` contains members, each with the first entry of a fragment, that the job has already
-    handled: it has written their damaged copies, or has read their copies because they have no
-    list.
+    `settled` contains pairs of a member and the first entry of a fragment. For these, the job has
+    already written the damaged copies, or has read the copies because the member cannot list them.
     """
     found = LackingByLists()
     for fragment, end in healable_fragments(metadata):
