@@ -23,8 +23,10 @@ HELD_SESSIONS = 2
 class LossStage(Enum):
     """The stage of one lost bookie."""
 
-    NEW = "its ledgers are not marked yet" RIPE = "its ledgers are marked now" HANDLED = "all its
-    ledgers were marked" AGAIN = "all its ledgers were marked, and are marked again now"
+    NEW = "its ledgers are not marked yet"
+    RIPE = "its ledgers are marked now"
+    HANDLED = "all its ledgers were marked"
+    AGAIN = "all its ledgers were marked, and are marked again now"
 
 
 class WaitKind(Enum):

@@ -110,15 +110,22 @@ class JobOutcome(Enum):
     again.
     """
 
-    HEALED = "healed" DELETED = "the ledger does not exist" NOTHING = "the queue does not contain
-    the ledger" LOCKED = "another worker has the ledger" NO_SPARE = "no bookie can take a copy"
-    WAITING = "a member of the ledger is unavailable, or its list of entries is unknown" UNREADABLE
-    = "entries could not be read from any bookie" COPIES_DIFFER = "copies without a digest differ"
-    NO_KEY = "the metadata has no password, so no entry can be added" TARGET_FAILED = "the bookies
-    that were chosen for a copy failed" RECOVERY_FAILED = "the ledger could not be closed" CONFLICTS
-    = "other clients changed the ledger too often" UNAVAILABLE = "the metadata store did not answer"
-    UNREADABLE_RECORD = "the metadata of the ledger cannot be read" CHANGED = "the task or the
-    record has changed during the job" CRASHED = "a defect of the worker ended the job"
+    HEALED = "healed"
+    DELETED = "the ledger does not exist"
+    NOTHING = "the queue does not contain the ledger"
+    LOCKED = "another worker has the ledger"
+    NO_SPARE = "no bookie can take a copy"
+    WAITING = "a member of the ledger is unavailable, or its list of entries is unknown"
+    UNREADABLE = "entries could not be read from any bookie"
+    COPIES_DIFFER = "copies without a digest differ"
+    NO_KEY = "the metadata has no password, so no entry can be added"
+    TARGET_FAILED = "the bookies that were chosen for a copy failed"
+    RECOVERY_FAILED = "the ledger could not be closed"
+    CONFLICTS = "other clients changed the ledger too often"
+    UNAVAILABLE = "the metadata store did not answer"
+    UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
+    CHANGED = "the task or the record has changed during the job"
+    CRASHED = "a defect of the worker ended the job"
 
     @property
     def ends_task(self) -> bool:

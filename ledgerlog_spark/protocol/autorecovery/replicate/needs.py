@@ -27,8 +27,9 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
 class Kind(Enum):
     """The operation that a member needs."""
 
-    REPLACE = "another bookie replaces the member" FILL = "the member gets the entries that it
-    lacks" PROBE = "the member cannot list its entries, so each entry is read"
+    REPLACE = "another bookie replaces the member"
+    FILL = "the member gets the entries that it lacks"
+    PROBE = "the member cannot list its entries, so each entry is read"
 
 
 @dataclass(frozen=True, slots=True)

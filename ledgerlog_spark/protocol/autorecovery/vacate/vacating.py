@@ -46,10 +46,16 @@ class VacatingSettings:
 class VacatingPhase(Enum):
     """State of the machine."""
 
-    NEW = "new" LOADING = "reading the vacation" LOOKING = "reading the registration of the bookie"
-    WALKING = "reading the metadata of all ledgers" QUEUEING = "queueing moves" WRITING = "writing
-    progress" COUNTING = "counting the pending moves" RETIRING = "ending the vacation" PAUSING =
-    "waiting" ENDED = "ended"
+    NEW = "new"
+    LOADING = "reading the vacation"
+    LOOKING = "reading the registration of the bookie"
+    WALKING = "reading the metadata of all ledgers"
+    QUEUEING = "queueing moves"
+    WRITING = "writing progress"
+    COUNTING = "counting the pending moves"
+    RETIRING = "ending the vacation"
+    PAUSING = "waiting"
+    ENDED = "ended"
 
 
 @dataclass(slots=True)
