@@ -41,8 +41,8 @@ milliseconds, and all sizes are in bytes.
 
 """
 
-HELD = """\ Objects of the following classes are values of the settings above. The tables above list
-the defaults of these settings.
+HELD = """\
+Objects of the following classes are values of the settings above. The tables above list the defaults of these settings.
 
 """
 

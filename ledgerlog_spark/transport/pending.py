@@ -40,9 +40,9 @@ assert _WEIGHTS.keys() == set(Code)
 def worst(one: Code, other: Code) -> Code:
     """Return the worse of the codes of two entries, which is the code of a run of these entries.
 
-    The worst codes concern the whole ledger (fenced, wrong key). The next worse codes are those
-    with an unknown outcome, because a part of the run may be stored. Refusals by the bookie are
-    less bad than all of these.
+    The worst codes concern the whole ledger (fenced, wrong key). The next worse codes
+    have an unknown outcome, because a part of the run may be stored. After these come refusals by
+    the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
@@ -73,7 +73,7 @@ class PendingRun(Pending):
 
     def __init__(self, prepared: PreparedRun, request_id: int, on_reply: port.OnAdd) -> None:
         super().__init__()
-        self.prepared: PreparedRun | None = prepared  # None after no caller waits for the run
+        self.prepared: PreparedRun | None = prepared  # None as soon as no caller waits for the run
         self.request_id = request_id
         self._on_reply = on_reply
         self._unanswered = 0

@@ -25,11 +25,11 @@ _CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
-"""Minimum number of free bytes at the end of a chunk with which bytes are still received into this
-chunk if no new memory is available."""
+"""Minimum number of free bytes at the end of a chunk. If no new memory is available, a chunk with
+at least this number of free bytes is still used."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
-"""Size of a frame from which one more receiving call takes less time than a copy of half the
-frame."""
+"""Minimum size of a frame for which one more call to receive takes less time than a copy of half
+the frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
 """Maximum size of a stored entry (header, digest and payload). An entry of this size fits into

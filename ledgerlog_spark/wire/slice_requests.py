@@ -116,7 +116,7 @@ def _decoded(view: memoryview, count: int) -> list[EntryRanges]:
 
 
 def _are_valid(entries: Sequence[EntryRanges]) -> bool:
-    """Whether ids and ranges ascend, so that the slices of an entry are not larger than it."""
+    """Whether ids and ranges ascend, so that no slices are together larger than their entry."""
     if not 1 <= len(entries) <= SLICED_ENTRIES_MAX:
         return False
     if sum(len(ranges) for _, ranges in entries) > SLICE_RANGES_MAX:

@@ -251,7 +251,7 @@ class _Stream:
     def send(self, request: GrpcRequest) -> None:
         """Number and queue a request. If the queue is full, the request is answered with BUSY."""
         if len(self._unsent) >= UNSENT_MAX:
-            # While the bookie accepts no bytes, requests stay in the queue after they time out. #
+            # While the bookie accepts no bytes, requests stay in the queue after they time out.
             # Timed-out requests need no answer, so they are removed here.
             self._unsent = deque(each for each in self._unsent if each[1].is_open)
         if len(self._unsent) >= UNSENT_MAX:

@@ -105,7 +105,7 @@ class _LedgerFields:
                 )
 
     def _end(self, state: LedgerState) -> tuple[int, int]:
-        # Only a closed ledger has a last entry and a length. For other ledgers, Apache writes the #
+        # Only a closed ledger has a last entry and a length. For other ledgers, Apache writes the
         # length 0 and the last entry -1, and does not read these fields.
         if state is not LedgerState.CLOSED:
             return NO_ENTRY, 0
