@@ -110,7 +110,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # a task that was cancelled before it began did not reset this
+            self._connecting = None  # a task that never began has not reset this
         connections = self._connections
         self.drop()
         for connection in connections:

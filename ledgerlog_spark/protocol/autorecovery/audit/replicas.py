@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 WEEK_MS = 7 * 86_400_000
 SILENT_MAX = 3
 """Number of copies on one bookie that are still unknown in a round, after which the round omits all
-further copies on this bookie. """
+further copies on this bookie."""
 CHANGES_MAX = 3
 """Number of changes of a record during its check after which the check is left to the next lap."""
 

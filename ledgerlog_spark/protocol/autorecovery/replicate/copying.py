@@ -145,8 +145,8 @@ class CopyRun:
         """Copy all entries of the runs that a bookie returns, and store them on `target`.
 
         Raises:
-            TargetError: The target did not store a run. RecordChangedError: The record changed
-                while absent entries were read again.
+            TargetError: The target did not store a run.
+            RecordChangedError: The record changed while absent entries were read again.
         """
         self._target, self._copied, self._pending = target, Copied(), ()
         suspects: list[int] = []

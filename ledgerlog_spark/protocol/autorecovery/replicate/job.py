@@ -126,7 +126,7 @@ class LedgerReplication:
         self._registered: RegisteredListed
         self._lists: dict[str, EntriesListed] = {}
         self._unreadable: list[UnreadableEntries] = []
-        self._settled: set[tuple[str, int]] = set()  # `settled` of `find_needs`
+        self._settled: set[tuple[str, int]] = set()  # the argument `settled` of `find_needs`
         self._waited_at: Versioned[LedgerMetadata] | None = None  # the record before the grace time
         self._entries = self._size_bytes = self._replaced = 0
         self.has_ended = False
@@ -336,7 +336,7 @@ class LedgerReplication:
     def _replace(
         self, need: LackingCopies, copying: CopyRun
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Copy an index to another bookie, and write it to the record (AUTORECOVERY.md#X6)."""
+        """Copy an index's stripe to another bookie, then name it (AUTORECOVERY.md#X6)."""
         tried: set[str] = set()
         detail = f"in place of {need.member}"
         while len(tried) < self._settings.targets_max:
@@ -455,7 +455,8 @@ class LedgerReplication:
     def _mend_last(self) -> Steps[tuple[JobOutcome, str] | None]:
         """Wait for the writer or the recovery, and then close the ledger (AUTORECOVERY.md#X9).
 
-        Returns: The reason why the ledger was not closed; None if the next pass decides.
+        Returns:
+            The reason why the ledger was not closed; None if the next pass decides.
         """
         if not self._has_waited():
             self._waited_at = self._record

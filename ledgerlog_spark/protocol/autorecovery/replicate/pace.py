@@ -55,7 +55,7 @@ class UsualTime:
     _grown_ms: float = 0.0
 
     def note(self, duration_ms: float, in_flight_bytes: int, now_ms: float) -> None:
-        """Add a measured add.
+        """Include the measured duration of an add.
 
         The usual time changes slowly, and grows steadily while adds are slow.
         """
@@ -126,7 +126,7 @@ class CopyPace:
                 del self._in_flight[target]
 
     def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
-        """Add the measured duration of an add. Then halve the rate if targets are slow.
+        """Include the measured duration of an add. Then halve the rate if targets are slow.
 
         Targets are slow if adds are slow in relation both to the bytes in flight to their target
         and to the bytes in flight to all targets. If adds are slow only in relation to the bytes to

@@ -125,7 +125,7 @@ class VacationBegun:
 
 @dataclass(frozen=True, slots=True)
 class VacationLoaded:
-    """Answer to `LoadVacation`. `vacation` is None if the vacation was cancelled."""
+    """Answer to `LoadVacation`. `found` is None if the vacation was cancelled."""
 
     request: int
     found: Versioned[Departure] | None
