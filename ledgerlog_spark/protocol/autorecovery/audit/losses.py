@@ -90,7 +90,7 @@ class BookieLosses:
         """Hold all losses, because bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
         While the store was unavailable, a bookie may have returned, and may have been lost again.
-        So if not all ledgers of a lost bookie were marked yet, its whole delay begins again. After
+        So if not all ledgers of a lost bookie were marked yet, its whole delay is repeated. After
         the hold, the ledgers of all other lost bookies are marked again.
         """
         self._was_away = True

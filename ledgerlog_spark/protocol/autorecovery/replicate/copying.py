@@ -64,7 +64,7 @@ class TargetError(Exception):
 
 
 class RecordChangedError(Exception):
-    """Another client has changed the record, so the next pass must decide again what is missing."""
+    """Another client has changed the record, so the next pass decides again what copies to add."""
 
 
 @dataclass(slots=True)

@@ -109,7 +109,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         before, self._version = self._version, event.found.version
         self._departure = event.found.value
         if before is not None and before.incarnation != self._version.incarnation:
-            # The vacation was cancelled and begun again, so the bookie may have been writable.
+            # The former vacation was cancelled, so the bookie may have been writable in between.
             self._forget_quiet()
             self._left_at_walk = None
         if self._departure.is_over:
@@ -147,7 +147,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         if left is None or is_due or (left[0] == 0 and self._is_quiet):
             return self._begin_walk()
         if left[0] == 0:
-            return self._pause()  # no ledger is left, so wait for the end of the quiet time
+            return self._pause()  # until the quiet time is over, because no ledger is left
         self.phase = VacatingPhase.COUNTING
         return [m.CountMoves(self._next())]
 
