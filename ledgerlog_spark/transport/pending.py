@@ -67,7 +67,7 @@ class Pending(ABC):
 
 
 class PendingRun(Pending):
-    """The add of a run, which is sent as one ADD_RUN or as one ADD for each entry."""
+    """The add of a run of entries, which is sent as one ADD_RUN, or as one ADD for each entry."""
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
 
@@ -156,7 +156,7 @@ class PendingAdd(PendingKeyed):
 
 
 class PendingRequest(Pending, Generic[R]):
-    """A request in one frame, with a result of type R."""
+    """A request that is sent in one frame, and whose reply has a result of type R."""
 
     __slots__ = ()
     _empty: ClassVar[Any] = None

@@ -76,7 +76,7 @@ class BatchReadAnswer(NamedTuple):
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: Sequence[bytes]  # keeps the memory of the decoded body
+    entries: Sequence[bytes]  # this object keeps the memory of the decoded body
 
 
 class SliceReadAnswer(NamedTuple):
@@ -86,7 +86,7 @@ class SliceReadAnswer(NamedTuple):
     ledger_id: int
     first_entry_id: int
     request_id: int
-    slices: Sequence[bytes]  # the slices of each entry, joined; keeps the memory of the body
+    slices: Sequence[bytes]  # joined slices of each entry; the object keeps the body's memory
 
 
 class AddRunAnswer(NamedTuple):

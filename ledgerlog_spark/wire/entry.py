@@ -85,7 +85,7 @@ class EntryCodec:
         *,
         ledger_id: int,
         first_entry_id: int,
-        last_add_confirmed: int,  # the same in all headers
+        last_add_confirmed: int,  # LAC that the headers of all entries contain
         length: int,  # payload bytes of the ledger before the run
         payloads: Iterable[Buffer],  # the items of a memoryview must be single bytes
     ) -> list[EncodedEntry]:

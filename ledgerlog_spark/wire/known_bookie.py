@@ -1,7 +1,7 @@
 """The record of a bookie: the ids and the counters of its directories (WIRE.md#znodes).
 
-Apache BookKeeper refuses unknown fields in a cookie, so this record has a node of its own, outside
-the ledgers root. Only ledgerlog reads and writes it.
+Apache BookKeeper refuses unknown fields in a cookie. So this record is stored in a separate node,
+outside the ledgers root. Only ledgerlog reads and writes this node.
 """
 
 from __future__ import annotations

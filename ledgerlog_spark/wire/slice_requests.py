@@ -44,7 +44,7 @@ class SliceReadRequest(NamedTuple):
     ledger_id: int
     request_id: int
     size_bytes_max: int  # maximum size of the answer; 0 or less means no limit
-    entries: tuple[EntryRanges, ...]  # at least one, with rising ids
+    entries: tuple[EntryRanges, ...]  # at least one entry; the ids are ascending
 
 
 def encode_read_slices(

@@ -16,7 +16,7 @@ from ledgerlog_spark.errors import WireFormatError
 
 FORMAT: Final = 1
 SIZE_BYTES_MAX: Final = 1 << 19
-"""Maximum size of the node in bytes. The places of about 5,000 bookies fit into such a node."""
+"""Maximum size of the node in bytes. The places of about 5,000 bookies fit into this size."""
 
 PLACE_KEYS: Final = frozenset({"host", "rack", "region"})
 

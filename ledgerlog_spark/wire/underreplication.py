@@ -138,7 +138,7 @@ def vote_number(name: str) -> int | None:
 
 
 def check_layout(data: bytes) -> None:
-    """Raise an error if the data of `LAYOUT` describes other paths than those of this module."""
+    """Raise an error unless the data of `LAYOUT` describes the paths in this module."""
     found = dict(_values(data, "the layout of auto-recovery"))
     if found != {"type": b"BASIC", "version": 1}:
         raise WireFormatError(

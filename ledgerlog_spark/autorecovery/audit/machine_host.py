@@ -31,8 +31,8 @@ class AuditMachine(Protocol):
 class AuditMachineHost(EventQueue[Any]):
     """Runs one machine until it has stepped down.
 
-    Each request is performed in a task of its own. Effects without a reply are also performed in
-    tasks, but one after the other.
+    Each request is performed in a separate task. Effects without a reply are also performed in
+    tasks, but one after another.
     """
 
     def __init__(

@@ -272,7 +272,7 @@ def stores_of(stores: MetadataStores) -> AuditStores:
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines. If one of them fails, cancel the others and raise its error."""
+    """Run all coroutines. If one fails, cancel the other coroutines and raise its error."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await forever(

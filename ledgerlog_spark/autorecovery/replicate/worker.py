@@ -54,7 +54,7 @@ LOOK_MAX = 1_000
 """Maximum number of ledgers of a queue that are read at once. The next read continues with the
 following ledgers."""
 JOBS_OPEN_MAX = 1_000
-"""Maximum number of jobs, including those that only wait for the writer of an open ledger."""
+"""Maximum number of jobs, including jobs that only wait for the writer of an open ledger."""
 DETAIL_MAX = 500
 """Maximum number of characters of the text of an unexpected error in a note."""
 NOTED_FAILURES = 3

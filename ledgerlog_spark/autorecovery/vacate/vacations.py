@@ -25,7 +25,7 @@ _logger = logging.getLogger(__name__)
 async def run_vacations(
     member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
 ) -> None:
-    """Run each vacation to its end, and look for other vacations, until this call is cancelled.
+    """Run each vacation to its end, and find new vacations, until this call is cancelled.
 
     The lease only avoids duplicate work. If a process that has lost the lease still runs vacations,
     this does no harm, because each write compares versions. One vacation runs at a time, in the

@@ -1,9 +1,9 @@
 """One TCP connection to a bookie: sends frames in batches, and matches answers to requests.
 
 ADD_RUN, BATCH_READ and READ_SLICES answers have a request id. ADD and READ answers have no request
-id. So at most one ADD or READ request for each key (operation, ledger, entry) is sent at a time,
-and later requests with the same key wait for its answer. After a request has timed out, its key
-stays in use until its late answer arrives or the connection is closed
+id. So for each key (operation, ledger, entry), only one ADD or READ request is sent at a time, and
+later requests with the same key wait for its answer. After a request has timed out, its key stays
+in use until its late answer arrives or the connection is closed
 (WIRE.md#matching-answers-to-requests).
 """
 

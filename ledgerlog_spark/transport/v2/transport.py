@@ -60,7 +60,7 @@ class V2Transport:
         self,
         resolve: port.ResolveBookie,
         *,
-        connect_timeout_ms: int = 3_000,  # for the look-up and the connection together
+        connect_timeout_ms: int = 3_000,  # for reading the registration and connecting together
         # longest pause between two attempts to connect; requests fail during the pause
         reconnect_delay_ms_max: int = RECONNECT.delay_max_ms,
     ) -> None:

@@ -1,4 +1,4 @@
-"""The base of the checks: machines that walk over all ledgers with one request at a time.
+"""The base class of the checks, which are machines that read all ledgers repeatedly.
 
 `_run` is a generator, which yields requests and gets their replies. The generator never returns.
 The machine ends when the session of its lease ends.
@@ -55,7 +55,7 @@ class Indicate:
 
 
 class CheckMachine(ABC):
-    """A machine with one request at a time."""
+    """A machine that has at most one open request at a time."""
 
     def __init__(self) -> None:
         self._numbers = RequestNumbers()

@@ -46,8 +46,8 @@ UNKNOWN_ENTRIES_MAX = 3
 """Number of unknown entries of a fragment on one bookie after which the check omits all further
 entries of the fragment on this bookie."""
 COPY_HOLES_MAX = 1_000
-"""Maximum number of holes of a fragment on one bookie. If there are more, they are joined into
-fewer, wider holes."""
+"""Maximum number of holes of a fragment on one bookie. More holes are joined into fewer, wider
+holes."""
 WAIT_MS_MIN = 20
 """Minimum duration of a wait. Shorter waits are added up until their sum has this duration."""
 
@@ -68,7 +68,7 @@ class DigestSettings:
 
 
 class DigestCheck(CheckMachine):
-    """Reads all copies, one after the other."""
+    """Reads all copies, one after another, and reports missing and damaged copies."""
 
     def __init__(self, unknown: UnknownCopies, settings: DigestSettings | None = None) -> None:
         """Create a check that has not begun. The replica check must get the same `unknown`."""
@@ -216,6 +216,6 @@ def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
 
 
 def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:
-    """Return the next entries that a bookie must hold, at most `VERIFIED_ENTRIES_MAX`."""
+    """Return the ids from `first` on that an index must have, at most `VERIFIED_ENTRIES_MAX`."""
     owned = (one for one in range(first, end) if owns(quorum, index, one))
     return tuple(islice(owned, VERIFIED_ENTRIES_MAX))

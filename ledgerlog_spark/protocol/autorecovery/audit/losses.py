@@ -32,9 +32,8 @@ class LossStage(Enum):
 class WaitKind(Enum):
     """The reason why the ledgers of lost bookies are not marked yet."""
 
-    NONE = "nothing waits"
-    HOLD = "too many bookies are lost, or the store was unavailable"
-    DELAY = "one bookie is lost, which may come back"
+    NONE = "nothing waits" HOLD = "too many bookies are lost, or the store was unavailable" DELAY =
+    "only one bookie is lost, and this bookie may return"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +131,7 @@ class BookieLosses:
                 self._stages[bookie_id] = LossStage.HANDLED
 
     def mark_again(self) -> None:
-        """Make the next walk mark the ledgers of all handled bookies once more."""
+        """Make the next walk mark all ledgers of the bookies in stage `HANDLED` once more."""
         for bookie_id, stage in self._stages.items():
             if stage is LossStage.HANDLED:
                 self._stages[bookie_id] = LossStage.AGAIN

@@ -6,7 +6,7 @@ begins at the position at which the predecessor stopped. After the record with t
 id, it continues with the smallest id. It ends when it has returned to the position at which it
 began.
 
-The walk handles one page of records at a time. It writes all marks of a page before it reads the
+The walk processes one page of records at a time. It writes all marks of a page before it reads the
 next page.
 """
 

@@ -230,7 +230,7 @@ def members_of(metadata: LedgerMetadata) -> list[str]:
 
 
 def is_held_by(metadata: LedgerMetadata, bookie_id: str, entry_id: int) -> bool:
-    """Whether a bookie must hold a confirmed entry."""
+    """Whether the entry is confirmed, and the bookie must have a copy of this entry."""
     return any(
         fragment.first_entry_id <= entry_id < end
         and bookie_id in fragment.ensemble

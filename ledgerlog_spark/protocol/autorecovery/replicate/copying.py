@@ -1,4 +1,4 @@
-"""Copies the entries of one index to a bookie: parts of `LedgerReplication`, as generators.
+"""Copies the entries of one index to a bookie, with generators that `LedgerReplication` runs.
 
 Reads and adds overlap: while a run is added, the next run is read. A run consists of consecutive
 entries from one source. The entries of a striped ledger are read one by one, because no bookie has

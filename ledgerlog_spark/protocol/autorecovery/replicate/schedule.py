@@ -29,7 +29,7 @@ class TaskSchedule:
 
     def __init__(self) -> None:
         self._failed: dict[TaskKey, FailedTask] = {}
-        self._running: set[int] = set()  # ids of ledgers that have a job; at most one job for each
+        self._running: set[int] = set()  # ids of the ledgers that have a job now
 
     @property
     def running(self) -> frozenset[int]:

@@ -146,7 +146,7 @@ class LedgersWalked:
 
     request: int
     ledgers: Sequence[tuple[int, LedgerMetadata]]
-    is_last: bool  # whether there is no ledger after these
+    is_last: bool  # whether no ledger follows the ledgers of this page
     unreadable: Sequence[int] = ()  # ledgers in this range whose metadata cannot be read
 
 
