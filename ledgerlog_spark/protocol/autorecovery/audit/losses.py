@@ -32,8 +32,9 @@ class LossStage(Enum):
 class WaitKind(Enum):
     """The reason why the ledgers of lost bookies are not marked yet."""
 
-    NONE = "nothing waits" HOLD = "too many bookies are lost, or the store was unavailable" DELAY =
-    "only one bookie is lost, and this bookie may return"
+    NONE = "nothing waits"
+    HOLD = "too many bookies are lost, or the store was unavailable"
+    DELAY = "only one bookie is lost, and this bookie may return"
 
 
 @dataclass(frozen=True, slots=True)
