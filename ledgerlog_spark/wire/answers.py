@@ -210,8 +210,8 @@ def encode_batch_read_answer(
         size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
     )
     if lengths and lengths[0] < _JOINED_BYTES and lengths.count(lengths[0]) == len(lengths):
-        # The length field, which is the same for all entries, is the separator of `join`. So no
-        # Python code runs for a single entry.
+        # The length field, which is the same for all entries, is the separator of `join`. So the
+        # entries are joined without a loop in Python.
         return [_I32.pack(lengths[0]).join((head, *entries))]
     buffers: list[Buffer] = [head] * (2 * len(lengths) + 1)
     buffers[1::2] = map(_I32.pack, lengths)

@@ -48,8 +48,8 @@ LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""Total size of waiting requests at which the buffer is full. They wait while the bookie accepts no
-bytes.
+"""Total size of the unsent requests at which the buffer is full. Requests stay unsent while the
+bookie accepts no bytes.
 
 The buffer may exceed this size by a part of its last request."""
 

@@ -154,7 +154,8 @@ class V2Transport:
 
     def _control_transport(self) -> GrpcTransport:
         if self._control is None:
-            # Imported here, because most clients never need gRPC, and its import takes 0.1 s.
+            # This module is imported here, because most clients never need gRPC, and its import
+            # takes 0.1 s.
             from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 
             self._control = GrpcTransport(self._resolve)

@@ -43,8 +43,8 @@ RATE_BYTES_PER_SECOND = 16 << 20
 VERIFIED_ENTRIES_MAX = 256
 POSITION_SIZE_BYTES = 64 << 20
 UNKNOWN_ENTRIES_MAX = 3
-"""Number of unknown entries of a fragment on one bookie after which the check omits all further
-entries of the fragment on this bookie."""
+"""Maximum number of unknown entries of a fragment on one bookie. After that, the check omits all
+further entries of the fragment on this bookie."""
 COPY_HOLES_MAX = 1_000
 """Maximum number of holes of a fragment on one bookie. More holes are joined into fewer, wider
 holes."""

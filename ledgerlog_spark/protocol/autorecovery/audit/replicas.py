@@ -51,10 +51,11 @@ if TYPE_CHECKING:
 
 WEEK_MS = 7 * 86_400_000
 SILENT_MAX = 3
-"""Number of copies on one bookie that are still unknown in a round, after which the round omits all
-further copies on this bookie."""
+"""Maximum number of copies on one bookie that stay unknown in a round. After that, the round omits
+all further copies on this bookie."""
 CHANGES_MAX = 3
-"""Number of changes of a record during its check after which the check is left to the next lap."""
+"""Maximum number of changes of a record during its check. After that, only the next lap checks the
+ledger."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,5 +18,6 @@ So conflicts and changes of bookies need no special code, because the next pass 
 - `messages`: effects and replies. `targets`: chooses the bookie that gets a copy. `ranges`: runs of
   entry ids.
 - `unreadable`: reports of entries without a copy.
-- `pace`: the byte rate of a worker. `schedule`: the next ledger, and the pauses after failures.
+- `pace`: the byte rate of a worker. `schedule`: chooses the next ledger, and the pauses after
+  failures.
 """

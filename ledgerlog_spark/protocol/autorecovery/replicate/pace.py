@@ -26,7 +26,7 @@ FIRST_ADDS = 32
 """Number of adds whose mean time is the first usual time. Before these adds have ended, no target
 counts as slow."""
 FIXED_BYTES = 64 << 10
-"""Number of bytes that is added to the size of each add, for the part of its time that does not
+"""Number of bytes that is added to the size of each add, because a part of the add's time does not
 depend on the size. So adds of all sizes can be compared."""
 UNLIMITED_RATE_MIN = 1 << 20
 """Minimum rate in bytes per second of a worker without a limit, while its targets are slow."""
