@@ -1,12 +1,12 @@
-"""Pages of the reference, written from the code while the site is built.
+"""Generates the pages of the reference from the code, while the site is built.
 
 - `hooks`: functions that MkDocs calls.
 - `pages`: the list of generated pages.
-- `commands`: the command line.
+- `commands`: the commands of the command line.
 - `options`: options of `format("ledger")`.
 - `settings`: settings of a bookie and of a client.
 - `metrics`: metrics of a bookie, events of upkeep.
 - `errors`: the exceptions.
 - `docstrings`: reads texts from docstrings.
-- `markdown`: tables.
+- `markdown`: writes tables in Markdown.
 """

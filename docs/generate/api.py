@@ -1,4 +1,4 @@
-"""The reference of the Python API: the names that users import, and the classes of handles."""
+"""Writes the reference of the Python API: names that users import, and classes of handles."""
 
 from __future__ import annotations
 
@@ -60,18 +60,18 @@ HANDLES: list[tuple[str, type[Any], type[Any]]] = [
     ("All logs of a cluster", Logs, BlockingLogs),
     ("One log of either kind", Log, BlockingLog),
 ]
-"""Title of each section, its class with `await`, and the blocking counterpart of this class."""
+"""Title of each section, its asyncio class, and the blocking counterpart of this class."""
 
 
 def members_of(handle: type[Any], blocking: type[Any]) -> list[str]:
-    """The public names that both classes have."""
+    """Return the public names that both classes have."""
     return sorted(
         name for name in dir(handle) if not name.startswith("_") and name in dir(blocking)
     )
 
 
 def public_objects() -> dict[str, str]:
-    """Each function and class of the package's `__all__`, with the path of its definition."""
+    """Return the functions and classes in the package's `__all__`, each with its path."""
     found = {name: getattr(ll, name) for name in sorted(ll.__all__, key=_functions_first)}
     return {
         f"ledgerlog_spark.{name}": f"{each.__module__}.{each.__qualname__}"
@@ -81,7 +81,7 @@ def public_objects() -> dict[str, str]:
 
 
 def testing_objects() -> dict[str, str]:
-    """Each function and class of `ledgerlog_spark.testing`, with the path of its definition."""
+    """Return each function and class in `ledgerlog_spark.testing`, with its path."""
     found = ((name, getattr(testing, name)) for name in testing.__all__)
     return {
         f"ledgerlog_spark.testing.{name}": f"{each.__module__}.{each.__qualname__}"
@@ -94,7 +94,7 @@ def _functions_first(name: str) -> tuple[bool, str]:
 
 
 def _object(path: str, name: str, level: int = 2) -> str:
-    """The section of a public object. Its heading is the public name, with the signature."""
+    """Return the section about a public object. The heading is its public name and signature."""
     options = (
         "show_root_heading: true", "show_root_toc_entry: true", f"heading_level: {level}", f"heading: {name}",
         f"toc_label: {name.removeprefix('ledgerlog_spark.')}",
@@ -117,7 +117,7 @@ def _block(path: str, heading: str, level: int, members: list[str] | None = None
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page about the Python API."""
     parts = [INTRODUCTION]
     parts += [_object(path, name) for name, path in public_objects().items()]
     parts.append(_object(f"{ll.aio.__name__}.connect", "ledgerlog_spark.aio.connect"))

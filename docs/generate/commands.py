@@ -1,4 +1,4 @@
-"""The reference of the command line, from the commands themselves."""
+"""Writes the reference of the command line from the definitions of the commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPLETION = {"install_completion", "show_completion"}
 
 
 def commands() -> dict[str, Any]:
-    """Each command that is not a group of commands, by its words, such as `logs append`."""
+    """Return all commands, without groups of commands; the key is its words, as `logs append`."""
     return dict(_walk(get_command(app), ()))
 
 
@@ -45,8 +45,8 @@ def _walk(command: Any, words: tuple[str, ...]) -> Iterator[tuple[str, Any]]:
 
 
 def options_of(words: str, command: Any) -> list[tuple[str, str, str]]:
-    """Spelling, default and meaning of each option of a command."""
-    if words == "bookie run":  # it has the options of the bookie process
+    """Return the spelling, the default and the meaning of each option of a command."""
+    if words == "bookie run":  # this command has the options of the bookie process
         return [
             (", ".join(f"`{name}`" for name in action.option_strings), "", action.help or "")
             for action in settings_parser()._actions  # noqa: SLF001 - there is no public list
@@ -59,7 +59,7 @@ def options_of(words: str, command: Any) -> list[tuple[str, str, str]]:
 
 
 def arguments_of(command: Any) -> list[tuple[str, str]]:
-    """Name and meaning of each argument of a command."""
+    """Return the name and the meaning of each argument of a command."""
     return [
         (code(each.metavar or str(each.name).upper()), each.help or "")
         for each in command.params
@@ -105,7 +105,7 @@ def _section(words: str, command: Any) -> str:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page about all commands."""
     parts = [INTRODUCTION]
     group = None
     for words, command in commands().items():

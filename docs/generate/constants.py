@@ -1,4 +1,4 @@
-"""The reference of the constants in the code: limits, times, sizes and numbers of attempts."""
+"""Writes the reference of the constants in the code: limits, times, sizes, numbers of attempts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ PACKAGES: Final = ("ledgerlog_spark", "bookie_server")
 NAME: Final = re.compile(
     r"(MAX|MIN|MS|SECONDS|BYTES|KIB|AHEAD|AT_ONCE|ATTEMPTS|TRIES|FAILURES|PARTS?|SHARE|LIMIT)$"
 )
-"""The ends of names whose constants are on the page even without a docstring."""
+"""Pattern of the ends of names. Constants with such a name are on the page even without a
+docstring."""
 HEAD: Final = """\
 # Constants
 
@@ -31,7 +32,7 @@ modules whose texts cite a rule.
 
 
 class Constant(NamedTuple):
-    """A number in a module.
+    """A constant of a module, with a number as its value.
 
     Attributes:
         value: Source text of the value.
@@ -45,7 +46,7 @@ class Constant(NamedTuple):
 
 
 def page() -> str:
-    """The page of all constants, with a table for each folder."""
+    """Return the page about all constants, with a table for each folder."""
     folders: dict[str, list[Constant]] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
@@ -78,7 +79,7 @@ def _constants_of(path: Path) -> Iterator[Constant]:
 
 
 def _is_number(value: ast.expr) -> bool:
-    """Whether a value is a number, or computed from numbers and other constants."""
+    """Whether a value is a number, or is computed from numbers and other constants."""
     match value:
         case ast.Constant(value=number):
             return type(number) in {int, float}

@@ -1,4 +1,4 @@
-"""The reference of the exceptions, from the classes themselves."""
+"""Writes the reference of the exceptions from the definitions of their classes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ error that is not definite.
 
 
 def tree() -> list[tuple[int, type[LedgerLogError]]]:
-    """Every exception of the public module, each after its base, with its depth."""
+    """Return the depth and the class of every public exception, each after its base class."""
     return list(_walk(LedgerLogError, 0))
 
 
@@ -44,7 +44,7 @@ def _walk(
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page about all exceptions."""
     rows = [
         (
             f"{'&nbsp;&nbsp;&nbsp;' * depth}`{each.__name__}`",

@@ -1,4 +1,7 @@
-"""Functions that MkDocs calls. They add the generated pages, and correct lists and code for MkDocs."""
+"""Functions that MkDocs calls.
+
+They add the generated pages, and adapt lists and code for MkDocs.
+"""
 
 from __future__ import annotations
 
@@ -23,23 +26,23 @@ MARKER = re.compile(r"^ *<!-- (?:not run|own terminal until): .* -->\n", re.MULT
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages."""
+    """Add the generated pages to the files of the site."""
     for path, page in PAGES.items():
         files.append(File.generated(config, path, content=page()))
     return files
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """Return the page as Python-Markdown needs it.
+    """Return the text of a page in the form that Python-Markdown needs.
 
-    The result has an empty line before each list, and code blocks without their names, which only
-    tests use.
+    The result has an empty line before each list. Its code blocks have no names, because only tests
+    use these names.
     """
     return with_lines_before_lists(NAMED_FENCE.sub(r"```\1", MARKER.sub("", markdown)))
 
 
 def on_page_content(html: str, page: Page, **_: object) -> str:
-    """Return the page with its drawings inside, because images would not have the page's colours."""
+    """Return a page with its drawings inside, because images would not have the page's colours."""
     folder = Path(page.file.abs_src_path or "").parent
 
     def drawing(match: re.Match[str]) -> str:
@@ -49,7 +52,7 @@ def on_page_content(html: str, page: Page, **_: object) -> str:
 
 
 def with_lines_before_lists(markdown: str) -> str:
-    """The text with an empty line before each list that directly follows a paragraph."""
+    """Return the text with an empty line before each list that directly follows a paragraph."""
     lines: list[str] = []
     is_code = is_in_list = False
     for line in markdown.splitlines():

@@ -1,4 +1,4 @@
-"""Markdown tables."""
+"""Writes tables and values in Markdown."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table; the cells are Markdown of one line."""
+    """Return a table in Markdown. Each cell must be Markdown on one line."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cell(text) for text in line)} |" for line in lines) + "\n"
 
 
 def cell(text: str) -> str:
-    """Text on one line, with each `|` escaped."""
+    """Return the text on one line, with each `|` escaped."""
     return re.sub(r"(?<!\\)\|", r"\\|", " ".join(text.split()))
 
 
 def code(value: object) -> str:
-    """A value, formatted as code. The text is empty if the value is None."""
+    """Return a value, formatted as code; an empty text if the value is None."""
     return "" if value is None else f"`{value}`"
 
 
 def thousands(value: object) -> str:
-    """A default value as people read it: integers with commas."""
+    """Return a default value as a text for readers, with commas in integers."""
     if isinstance(value, bool):
         return code(str(value).lower())
     return code(f"{value:,}" if isinstance(value, int) else value)

@@ -1,4 +1,4 @@
-"""The reference of the metrics of a bookie and of a scan, and of the events of upkeep."""
+"""Writes the reference of the metrics of a bookie and of a scan, and of the events of upkeep."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ A bookie with a [`metrics_port`](settings.md) serves these metrics at `http://HO
 process starts.
 
 If Apache BookKeeper has the same metric, the metric has the name that BookKeeper's exporter for
-Prometheus uses. Such a counter has no suffix `_total`, so the text gives it the type `untyped`.
-BookKeeper measures the times of requests too. A bookie of this release only counts requests. So
-these summaries have the sample `_count` without the label `success`, but no `_sum` and no
-quantiles. All other names begin with `ledgerlog_bookie_`. If BookKeeper has a similar metric that
-counts something else, the last column names this metric.
+Prometheus uses. A counter with such a name has no suffix `_total`, so its type in the text is
+`untyped`. BookKeeper also measures the durations of requests, but a bookie of this release only
+counts requests. So the summaries of requests have the sample `_count` without the label `success`,
+but no `_sum` and no quantiles. All other names begin with `ledgerlog_bookie_`. If BookKeeper has a
+similar metric that counts something else, the last column names this metric.
 
 """
 
@@ -49,7 +49,7 @@ HEAD = ("metric", "type", "unit", "meaning", "BookKeeper")
 
 
 def descriptions() -> list[Description]:
-    """Every metric that a bookie exports."""
+    """Return every metric that a bookie exports."""
     view, storage, v2, grpc, servicer, repair, dropped = (MagicMock() for _ in range(7))
     lanes = Lanes(1, 1 << 20)
     names = bookie_gauges(view, storage, v2, grpc, servicer, lanes, repair, dropped, MagicMock())
@@ -67,14 +67,14 @@ def descriptions() -> list[Description]:
 
 
 def sample_name(metric: Description) -> str:
-    """The name of a metric in the text, with the suffix of its type."""
+    """Return the name of a metric in the exported text, with the suffix of its type."""
     if metric.type == COUNTER and not metric.is_bookkeepers:
         return f"{metric.name}_total"
     return f"{metric.name}_count" if metric.type == SUMMARY else metric.name
 
 
 def row(metric: Description) -> tuple[str, str, str, str, str]:
-    """The row of a metric: name, type, unit, meaning, BookKeeper's name."""
+    """Return the row of a metric: name, type, unit, meaning, BookKeeper's name."""
     related = f"similar: `{metric.related}`" if metric.related else ""
     shown = metric.name if metric.key == "sync_times" else sample_name(metric)
     unit = metric.unit or "number"
@@ -83,7 +83,7 @@ def row(metric: Description) -> tuple[str, str, str, str, str]:
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page about all metrics and events."""
     groups: dict[str, list[tuple[str, ...]]] = {"The server": [], "The storage": []}
     for metric in descriptions():
         is_of_storage = metric.key.startswith(("storage_", "sync_"))
@@ -114,11 +114,11 @@ OF_A_SCAN = {
     "readsHedged": "Requests that were also sent to another bookie, because the first bookie was slow.",
     "slicesGivenUp": "Requests for slices that no bookie answered correctly, so that whole entries were read. **If this metric is above 0, an index or its entries are damaged, or bookies are too old or too busy.**",
 }
-"""The meaning of each metric of `ScanMetrics.scala`."""
+"""Meaning of each metric of `ScanMetrics.scala`, by the name of the metric."""
 
 
 def scan_metrics_in_code() -> set[str]:
-    """The names of all metrics of a scan in the source of the JVM engine."""
+    """Return the names of all metrics of a scan in the source of the JVM engine."""
     return set(re.findall(r'value\("(\w+)"', SCAN_METRICS.read_text()))
 
 
@@ -154,7 +154,7 @@ EVENTS = {
 
 
 def events_in_code() -> set[str]:
-    """The names of all events in the source of the upkeep service."""
+    """Return the names of all events in the source of the upkeep service."""
     source = inspect.getsource(upkeep_service)
     return set(re.findall(r'(?:_write|_line)\(\s*"(\w+)"', source))
 

@@ -1,4 +1,4 @@
-"""The reference of all modules, from the docstrings of the packages and of the modules."""
+"""Writes the reference of all modules from the docstrings of the packages and of the modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("ledgerlog_spark", "bookie_server", "docs/generate")
 SCALA: Final = ROOT / "jvm-shim/src/main/scala"
 FIRST_COMMENT: Final = re.compile(r"^/\*\*(.*?)(?:\n \*\n|\n \* @|\*/)", re.DOTALL | re.MULTILINE)
-"""The first paragraph of the comment before the first class of a Scala file."""
+"""Pattern of the first paragraph of the comment before the first class of a Scala file."""
 HEAD: Final = """\
 # Modules
 
@@ -26,7 +26,7 @@ frequent changes.
 
 
 def page() -> str:
-    """The page of all folders, modules and Scala files."""
+    """Return the page about all folders, modules and Scala files."""
     folders = sorted(
         init.parent for package in PACKAGES for init in (ROOT / package).rglob("__init__.py")
     )

@@ -1,4 +1,4 @@
-"""The reference of the options of `format("ledger")`, from their table."""
+"""Writes the reference of the options of `format("ledger")` from the table of the options."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TITLES = {
 
 
 def page() -> str:
-    """The whole page."""
+    """Return the page about all options."""
     parts = [INTRODUCTION]
     for use, title in TITLES.items():
         rows = [

@@ -1,4 +1,4 @@
-"""The generated pages, and the functions that generate them."""
+"""The list of the generated pages, and of the functions that generate them."""
 
 from __future__ import annotations
 
@@ -31,4 +31,4 @@ PAGES: dict[str, Callable[[], str]] = {
     "reference/rules.md": rules.page,
     "reference/settings.md": settings.bookie_page,
 }
-"""Path of each page below docs/, and the function that writes the page."""
+"""Path of each generated page below docs/, and the function that returns the text of this page."""

@@ -1,7 +1,7 @@
 """Draws the pictures of the pages: `python -m docs.generate.pictures` writes docs/pictures/*.svg.
 
-The ink (text and lines) has the colour of the page's text, even after a switch between light and
-dark.
+Text and lines have the colour of the page's text, even after a switch between the light and the
+dark style.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ svg.ll text { font: 14px ui-sans-serif, system-ui, sans-serif }
 
 
 def classes(style: str) -> str:
-    """The classes of these styles. A prefix distinguishes them from the classes of the page."""
+    """Return the CSS classes of these styles. A prefix separates them from those of the page."""
     return " ".join(f"ll-{name}" for name in style.split())
 
 
 def text(x: float, y: float, words: str, style: str = "ink", anchor: str = "start") -> str:
-    """One line of text; (x, y) is its base line."""
+    """Return one line of text. The base line of the text is at (x, y)."""
     return f'<text x="{x:g}" y="{y:g}" class="{classes(style)}" text-anchor="{anchor}">{words}</text>\n'
 
 
 def box(
     x: float, y: float, width: float, height: float, style: str = "box", radius: int = 6
 ) -> str:
-    """A rectangle with round corners."""
+    """Return a rectangle with rounded corners."""
     return (
         f'<rect x="{x:g}" y="{y:g}" width="{width:g}" height="{height:g}" rx="{radius}" '
         f'class="{classes(style)}"/>\n'
@@ -58,14 +58,14 @@ def box(
 
 
 def arrow(x1: float, y1: float, x2: float, y2: float) -> str:
-    """A line with a head at its end."""
+    """Return a line with an arrowhead at its end."""
     return (
         f'<path class="ll-line" d="M{x1:g} {y1:g} L{x2:g} {y2:g}" marker-end="url(#ll-arrow)"/>\n'
     )
 
 
 def picture(width: int, height: int, label: str, *parts: str) -> str:
-    """The whole picture; screen readers read the label."""
+    """Return a picture with these parts. Screen readers read the label."""
     return (
         f'<svg class="ll" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" role="img" aria-label="{label}">\n{STYLE}{"".join(parts)}</svg>\n'
@@ -78,7 +78,7 @@ KILLED_AT = 7
 
 
 def killed_bookie() -> str:
-    """Four bookies and their entries. One bookie is killed between two entries."""
+    """Draw four bookies and their entries. One bookie is killed between two entries."""
     left, top, gap = 150, 46, 44
     held = [
         (0, range(ENTRIES), range(0)),
@@ -125,7 +125,7 @@ def killed_bookie() -> str:
 
 
 def overview() -> str:
-    """Programs, bookies and ZooKeeper, and the data that they exchange."""
+    """Draw programs, bookies and ZooKeeper, and the data that they exchange."""
     parts = [
         box(20, 20, 200, 132),
         text(120, 48, "your programs", "ink bold", "middle"),
@@ -160,7 +160,7 @@ def overview() -> str:
 
 
 def log_of_ledgers() -> str:
-    """A log as the list of ranges of ledgers, each on three bookies."""
+    """Draw a log as a list of ranges of ledgers, each of which is on three bookies."""
     ledgers = (
         ("ledger 7", 0, 4, "first"),
         ("ledger 9", 4, 3, "second"),

@@ -1,4 +1,4 @@
-"""The reference of the rules: for each rule, the modules that implement it."""
+"""Writes the reference of the rules, with the modules that implement each rule."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ This page lists the rules of the [protocol](../PROTOCOL.md), of [logs](../LOGS.m
 
 
 def page() -> str:
-    """The page of all rules, with a table for each page that defines rules."""
+    """Return the page about all rules, with a table for each page that defines rules."""
     places = _places()
     parts = []
     for name in PAGES:
@@ -49,7 +49,7 @@ def page() -> str:
 
 
 def _rules_of(text: str) -> Iterator[tuple[str, str]]:
-    """The rules of a page, with their first sentences."""
+    """Yield the name and the first sentence of each rule of a page."""
     for rule, body in RULE.findall(text):
         plain = LINK.sub(r"\1", body.replace("**", " ")).strip()
         sentence = SENTENCE.match(plain)
@@ -57,7 +57,7 @@ def _rules_of(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _places() -> dict[tuple[str, str], list[str]]:
-    """For each page and rule, the modules that cite the rule, or a range with the rule."""
+    """Return, for each page and rule, the modules that cite the rule or a range with the rule."""
     found: dict[tuple[str, str], list[str]] = {}
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):

@@ -1,4 +1,4 @@
-"""The reference of the settings of a bookie and of a client."""
+"""Writes the reference of the settings of a bookie and of a client."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from ledgerlog_spark.client.settings import ClientSettings
 BOOKIE = """\
 # Settings of a bookie
 
-A setting has four sources: a command-line option (`--gc-interval-ms 60000`), an environment variable
-(`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config` names (`gc_interval_ms = 60000`), and the
-default. The first source with a value is used. An unknown key is an error. A list of directories in the environment is
-separated by commas: `LEDGERLOG_DIRECTORIES=/data/b1,/data/b2`. The command-line option of `directories` is
-`--directory`, and it is repeated for each directory.
+A setting has four sources, in this order: a command-line option (`--gc-interval-ms 60000`), an
+environment variable (`LEDGERLOG_GC_INTERVAL_MS=60000`), a key of the TOML file that `--config`
+names (`gc_interval_ms = 60000`), and the default. The first source with a value is used. An unknown
+key is an error. A list of directories in the environment is separated by commas:
+`LEDGERLOG_DIRECTORIES=/data/b1,/data/b2`. The command-line option of `directories` is
+`--directory`, which is repeated for each directory.
 
 """
 
@@ -41,13 +42,13 @@ milliseconds, and all sizes are in bytes.
 """
 
 HELD = """\
-The following classes are values of the settings above. The tables above list their defaults.
+Objects of the following classes are values of the settings above. The tables above list the defaults of these settings.
 
 """
 
 
 def bookie_page() -> str:
-    """The page of a bookie's settings and exit codes."""
+    """Return the page about a bookie's settings and exit codes."""
     meanings = attributes(BookieSettings)
     rows = []
     for name, setting in BookieSettings.model_fields.items():
@@ -61,7 +62,7 @@ def bookie_page() -> str:
 
 
 def client_settings() -> list[tuple[type[Any], str]]:
-    """The classes of a client's settings, with the attribute of each. `ClientSettings` is first."""
+    """Return the classes of a client's settings and their attributes; `ClientSettings` is first."""
     return [(ClientSettings, "")] + [
         (type(value), each.name)
         for each in fields(ClientSettings)
@@ -70,7 +71,7 @@ def client_settings() -> list[tuple[type[Any], str]]:
 
 
 def held_classes() -> list[type[Any]]:
-    """The classes that are values of several settings, such as `RetryPolicy`, each once."""
+    """Return the classes that are values of several settings, such as `RetryPolicy`, each once."""
     found: dict[type[Any], None] = {}
     for described, holder in client_settings()[1:]:
         settings = getattr(ClientSettings(), holder)
@@ -80,7 +81,7 @@ def held_classes() -> list[type[Any]]:
 
 
 def client_page() -> str:
-    """The page of a client's settings."""
+    """Return the page about a client's settings."""
     parts = [CLIENT]
     for described, holder in client_settings():
         value = getattr(ClientSettings(), holder) if holder else ClientSettings()

@@ -1,6 +1,6 @@
-"""Executes the notebooks, and writes them with their outputs: `make tutorials`.
+"""Executes the notebooks, and writes them with their outputs as pages: `make tutorials`.
 
-This takes minutes and needs Java, so the pages are kept in docs/tutorials/. A test compares the
+This takes minutes and needs Java, so the pages are stored in docs/tutorials/. A test compares the
 code of the pages with the code of the notebooks.
 """
 
@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 PAGES = ROOT / "docs" / "tutorials"
 TIMEOUT_SECONDS = 600
 ALT = "alt"
-"""Key in the metadata of a cell with a picture. Its value describes the picture in words."""
+"""Key in the metadata of a cell with a picture. The value of this key describes the picture."""
 
 TERMINAL = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|.*\r(?!\n)")
 SCRIPT = re.compile(r"<script.*?</script>", re.DOTALL)
@@ -29,7 +29,7 @@ EMPTY_LINES = re.compile(r"\n\s*\n+")
 
 
 def page_of(notebook: Path) -> Path:
-    """The page of a notebook: `02_streaming.ipynb` is at `streaming.md`."""
+    """Return the path of a notebook's page: `streaming.md` for `02_streaming.ipynb`."""
     return PAGES / f"{notebook.stem.partition('_')[2]}.md"
 
 
@@ -44,10 +44,10 @@ def executed(path: Path, directory: Path) -> Any:
 
 
 class Page:
-    """The page of a notebook, which is written cell by cell, and its pictures."""
+    """The page of a notebook with its pictures. The cells are added one by one."""
 
     def __init__(self, path: Path, notebook: Path, machine: dict[str, str]) -> None:
-        """An empty page.
+        """Create an empty page.
 
         Args:
             path: File of the page.
@@ -103,7 +103,7 @@ class Page:
         return "\n".join(line.rstrip() for line in text.splitlines())
 
     def write(self) -> None:
-        """Write the page and its pictures. Delete the pictures of an earlier run."""
+        """Write the page and its pictures, and delete the pictures of an earlier run."""
         for old in self._path.parent.glob(f"{self._path.stem}-[0-9]*"):
             old.unlink()
         self._path.write_text("\n\n".join(self._parts) + "\n")

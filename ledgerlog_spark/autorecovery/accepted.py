@@ -1,7 +1,8 @@
 """The entries that an operator gave up for the whole cluster (AUTORECOVERY.md#X13).
 
-Auto-recovery treats these entries as if every bookie listed them. So it reports no hole for them,
-and looks for no copies of them. A worker names a target even if the target lacks these entries.
+Auto-recovery treats these entries as if every bookie listed them. So it reports no holes of these
+entries, and searches no copies of them. A worker names a target in the metadata even if the target
+lacks these entries.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import joined
 
 EntryRange = tuple[int, int]
 REFRESH_SECONDS = 10.0
-"""A new acceptance takes effect within this time."""
+"""Time within which a new acceptance takes effect."""
 
 
 class AcceptedEntries:
-    """The entries that were given up, by ledger. Most clusters have none."""
+    """The entries that were given up, for each ledger. Most clusters have no such entries."""
 
     def __init__(self, losses: AcceptedLosses) -> None:
         """Create an object that sends no request before its first use."""
@@ -29,7 +30,7 @@ class AcceptedEntries:
     async def added_to(
         self, ledger_id: int, ranges: Sequence[EntryRange]
     ) -> tuple[EntryRange, ...]:
-        """The listed ranges of a bookie, with the entries that were given up.
+        """Return the ranges that a bookie listed, together with the entries that were given up.
 
         Raises:
             MetadataError: The store did not answer, or a record is damaged.
@@ -38,7 +39,7 @@ class AcceptedEntries:
         return tuple(joined([*ranges, *given_up])) if given_up else tuple(ranges)
 
     async def of_ledger(self, ledger_id: int) -> tuple[EntryRange, ...]:
-        """The entries of a ledger that were given up, as ascending ranges.
+        """Return the entries of a ledger that were given up, as ascending ranges.
 
         Raises:
             MetadataError: The store did not answer, or a record is damaged.

@@ -1,4 +1,4 @@
-"""Connects the auditor, the replication worker and the vacations of one process to stores."""
+"""Runs the auditor, the replication worker and the vacations in one process, on given stores."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from ledgerlog_spark.transport.v2.transport import V2Transport
 
 RETRY = RetryPolicy(first_delay_ms=1_000, delay_max_ms=60_000, attempts_max=NO_LIMIT)
 LONG_SECONDS = 600.0
-"""If a part ran for this time before it failed, it is restarted after the shortest pause."""
+"""Time in seconds that a part must run before a failure, so that its next pause is the shortest."""
 
 Report = Callable[[str, Any], None]
-"""Called with the name of an event, and with its subject."""
+"""A function that is called with the name of an event, and with the subject of the event."""
 
 
 class AutoRecovery:
@@ -51,7 +51,7 @@ class AutoRecovery:
         Args:
             member_id: The id of the bookie, or `host:port` of the daemon.
             stores: The stores of the cluster, which this object does not close.
-            report: Called with each event.
+            report: Function that is called with each event.
             worker: The limits of the worker.
             audit: The settings of the auditor.
             vacating: The times of vacations.
@@ -95,10 +95,10 @@ class AutoRecovery:
 
 
 async def _for_ever(name: str, run: Callable[[], Awaitable[None]], report: Report) -> None:
-    """Run a part, and restart it after an unexpected error, which is reported.
+    """Run a part. After an unexpected error, report the error and restart the part.
 
-    Without the restart, a defect of one part would end all three parts. In a bookie, they would
-    even end without a message.
+    Without the restart, a defect of one part would end all three parts. In a bookie, the parts
+    would even end without a message.
     """
     now_s = asyncio.get_running_loop().time
     failures = 0

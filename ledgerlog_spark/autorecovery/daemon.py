@@ -1,9 +1,9 @@
 """Auto-recovery as a separate process, until SIGTERM: `ledgerlog autorecovery run`.
 
-After each event, the process writes one JSON object as a line of standard output. Events are its
-start and its end, its election, each ledger that was healed or could not be healed, a lost session,
-and an unreachable ZooKeeper. Several such processes may run. One of them audits, and all of them
-heal ledgers.
+After each event, the process writes one JSON object as a line of standard output. Events are the
+start and the end of the process, its election, each ledger that was healed or could not be healed,
+a lost session, and an unreachable ZooKeeper. Several such processes may run in a cluster. One of
+them audits, and all of them heal ledgers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WriteLine = Callable[[str], object]
 
 
 def default_id() -> str:
-    """The id of a daemon without a port of its own: the host, and the number of the process."""
+    """Return the id of a daemon without a port: the host and the number of the process."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
@@ -46,7 +46,7 @@ class AutoRecoveryDaemon:
         worker: WorkerSettings,
         audit: AuditServiceSettings | None = None,
     ) -> None:
-        """Without `uri`, the daemon uses the URI of the environment."""
+        """Create a daemon. If `uri` is None, the daemon uses the URI of the environment."""
         self._uri = uri
         self._id = member_id
         self._write_line = write_line
@@ -55,7 +55,7 @@ class AutoRecoveryDaemon:
         self._is_stopped = False
 
     async def run(self) -> None:
-        """Run until SIGTERM or SIGINT. Retry while the cluster cannot be reached."""
+        """Run until SIGTERM or SIGINT. While the cluster cannot be reached, try again."""
         running = asyncio.current_task()
         assert running is not None
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -80,7 +80,7 @@ class AutoRecoveryDaemon:
         self._write("ended")
 
     def _stop(self, running: asyncio.Task[Any]) -> None:
-        """Cancel the work. A second signal does not interrupt the end of the work."""
+        """Cancel the work at the first signal. A second signal does not interrupt the shutdown."""
         if not self._is_stopped:
             self._is_stopped = True
             running.cancel()

@@ -1,4 +1,4 @@
-"""The log lines about the events of auto-recovery, for a bookie and for the daemon."""
+"""Makes the log lines about the events of auto-recovery, for a bookie and for the daemon."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ LISTED_MAX = 100
 
 
 def described(event: str, subject: Any) -> tuple[str, dict[str, Any]]:
-    """The name and the fields of a log line about an event. The sizes of the values are bounded."""
+    """Return the name and the fields of a log line about an event.
+
+    The fields have a limited size.
+    """
     if event == "job":
         queue, ledger_id, ended = subject
         return event, {"queue": queue, "ledger_id": ledger_id, **_fields_of(ended)}
@@ -26,14 +29,14 @@ def described(event: str, subject: Any) -> tuple[str, dict[str, Any]]:
 
 
 def short(subject: object) -> str:
-    """A text of at most TEXT_CHARACTERS_MAX characters. For an error, it begins with the class."""
+    """Return a text of at most TEXT_CHARACTERS_MAX characters; for an error, with its class."""
     is_error = isinstance(subject, BaseException)
     text = f"{type(subject).__name__}: {subject}" if is_error else str(subject)
     return text if len(text) <= TEXT_CHARACTERS_MAX else f"{text[: TEXT_CHARACTERS_MAX - 3]}..."
 
 
 def _fields_of(ended: JobEnded) -> dict[str, Any]:
-    """The fields of a log line about the end of a job."""
+    """Return the fields of a log line about the end of a job."""
     return {
         "outcome": ended.outcome.name.lower(),
         "detail": ended.detail[:TEXT_CHARACTERS_MAX],
@@ -48,7 +51,7 @@ def _in_snake_case(name: str) -> str:
 
 
 def _as_json(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of an event: numbers, short texts, and lists of at most LISTED_MAX of them."""
+    """Return an event's fields as numbers, short texts, and lists of at most LISTED_MAX values."""
     found: dict[str, Any] = {}
     for name, value in fields.items():
         if isinstance(value, (int, float)):

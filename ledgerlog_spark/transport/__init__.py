@@ -1,4 +1,4 @@
-"""Transports to bookies: one port, two transports, and a fake in `testing/in_process`.
+"""Transports to bookies: an interface and two implementations. `testing/in_process` has a fake.
 
 - `port`: the interface of every transport. `pending`, `deadlines`, `prepared_run`: shared code.
 - `v2`: BookKeeper's binary protocol over TCP. `grpc`: the bookies' gRPC service, for networks that
@@ -11,8 +11,8 @@ contract of all transports.
 
 import os
 
-# gRPC's fork handlers crash a forked child if another thread is in a call. For example, when a
-# process that followed a log forked children to start Spark's gateway to Java, a quarter of these
-# children died before the gateway started. Without the handlers, such a child works. gRPC reads
-# this variable when it is first used.
+# If another thread is in a call when the process forks, gRPC's fork handlers crash the child. For
+# example, when a process that followed a log forked children to start Spark's gateway to Java, a
+# quarter of these children died before the gateway started. Without the handlers, such a child
+# works. gRPC reads this variable when gRPC is first used, so it must be set before.
 os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")

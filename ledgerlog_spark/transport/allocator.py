@@ -1,10 +1,11 @@
 """Keeps freed memory for the next request or answer.
 
-Requests and answers of up to several megabytes are allocated and freed. Without this module, the C
-library returns their memory to the kernel, which maps and zeroes every page at the next use. In a
-bookie with entries of 1 MiB, a batch read from the page cache takes 633 us of CPU time for each
-entry with this module, and took 1,467 us without it. An add takes 343 us of user time instead of
-801 us. A client that reads such entries has 0 to 7 page faults for each entry instead of 13 to 65.
+The process allocates and frees memory for requests and answers of up to several megabytes. Without
+this module, the C library returns this memory to the kernel, and the kernel maps and zeroes every
+page again at the next allocation. In a bookie with entries of 1 MiB, a batch read from the page
+cache takes 633 us of CPU time for each entry with this module, and took 1,467 us without it. An add
+takes 343 us of user time instead of 801 us. A client that reads such entries has 0 to 7 page faults
+for each entry instead of 13 to 65.
 """
 
 from __future__ import annotations
@@ -26,13 +27,14 @@ _CHOSEN_BY_USER: Final = (
     "MALLOC_MMAP_THRESHOLD_",
     "GLIBC_TUNABLES",
 )
-"""If the environment has one of these variables, this module changes nothing."""
+"""Environment variables that configure the allocator. If one of them is set, this module changes
+nothing."""
 
 
 def keep_freed_memory(*, arenas_max: int | None = None) -> bool:
-    """Make the C library keep the freed memory of this process, and return whether it can.
+    """Make the C library keep the freed memory of this process; return whether this succeeded.
 
-    `arenas_max` limits the number of heaps that threads share.
+    `arenas_max` is the maximum number of heaps that the threads of the process share.
     """
     if any(name in os.environ for name in _CHOSEN_BY_USER):
         return False

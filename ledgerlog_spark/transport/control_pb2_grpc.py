@@ -115,14 +115,14 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def BatchRead(self, request, context):
-        """Reads consecutive entries; a short answer proves nothing about the next one.
+        """Reads consecutive entries. If an entry is not in the answer, the bookie may still have it.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ReadLac(self, request, context):
-        """The largest last add confirmed that this bookie has.
+        """Returns the largest last add confirmed that this bookie has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -144,28 +144,28 @@ class BookieServicer(object):
         raise NotImplementedError('Method not implemented!')
 
     def ListEntries(self, request, context):
-        """The entries of a ledger that this bookie holds.
+        """Returns the ids of the entries of a ledger that this bookie has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetInfo(self, request, context):
-        """The bookie's id and state.
+        """Returns the bookie's id and state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CollectGarbage(self, request, context):
-        """Drops deleted ledgers immediately; returns when their space is free.
+        """Deletes the entries of deleted ledgers immediately, and returns when their space is free.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListLimbo(self, request, context):
-        """The ledgers that may have lost records on this bookie, and the progress of the repair.
+        """Returns the ledgers that may have lost records on this bookie, and the progress of the repair.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -12,7 +12,7 @@ REQUESTS_MAX = 32_768
 """Maximum number of watched requests. A transport answers further requests with `Code.BUSY`."""
 
 _PRUNE_SECONDS = 0.05
-"""While queues are full, answered requests are removed from them at most once in this time."""
+"""Minimum time between two removals of answered requests from full queues."""
 
 
 class Deadlines:
@@ -20,7 +20,8 @@ class Deadlines:
 
     Requests with the same timeout expire in the order in which they were added, so each timeout has
     a queue. `trim` removes the answered requests at the beginning of each queue. Any other answered
-    request stays until all requests before it are answered or expire, or until the queues are full.
+    request stays in its queue until all requests before it are answered or have expired, or until
+    the queues are full.
     """
 
     __slots__ = (
@@ -42,7 +43,8 @@ class Deadlines:
         self._loop = loop
         self._on_expired = on_expired
         self._queues: dict[int, deque[Pending]] = {}
-        # `_due` is kept here, because a timer of uvloop that is due immediately has no `when`.
+        # The time of the timer is stored in `_due`, because a timer of uvloop that is due
+        # immediately has no `when`.
         self._timer: asyncio.Handle | None = None
         self._due = 0.0
         self._requests_max = requests_max
@@ -50,7 +52,7 @@ class Deadlines:
 
     @property
     def is_full(self) -> bool:
-        """Whether the maximum number of requests is watched, so that no more can be added."""
+        """Whether the maximum number of requests is watched, so that no request can be added."""
         if sum(map(len, self._queues.values())) < self._requests_max:
             return False
         now = self._loop.time()
@@ -64,7 +66,7 @@ class Deadlines:
         return sum(map(len, self._queues.values())) >= self._requests_max
 
     def add(self, pending: Pending, timeout_ms: int) -> None:
-        """Watch a request. Its timeout begins now."""
+        """Watch the deadline of a request, which is `timeout_ms` from now."""
         now = pending.submitted_at = self._loop.time()
         queue = self._queues.get(timeout_ms)
         if queue is None:

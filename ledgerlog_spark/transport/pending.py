@@ -15,7 +15,8 @@ from ledgerlog_spark.wire.slice_requests import encode_read_slices
 
 R = TypeVar("R")
 Key = tuple[int, int, int]
-"""The key of an answer without a request id: operation, ledger id and entry id."""
+"""The key that matches an answer without a request id to its request: operation, ledger id and
+entry id."""
 
 _BY_WEIGHT: Final = (
     Code.OK,
@@ -37,10 +38,11 @@ assert _WEIGHTS.keys() == set(Code)
 
 
 def worst(one: Code, other: Code) -> Code:
-    """Return the worse of two codes, as the outcome of a run with different codes for its entries.
+    """Return the worse of the codes of two entries, which is the code of a run of these entries.
 
-    The worst codes concern the whole ledger (fenced, wrong key). Codes with an unknown outcome come
-    next, because a part of the run may be stored. Refusals by the bookie come after these codes.
+    The worst codes concern the whole ledger (fenced, wrong key). The next worse codes
+    have an unknown outcome, because a part of the run may be stored. After these come refusals by
+    the bookie.
     """
     return one if _WEIGHTS[one] >= _WEIGHTS[other] else other
 
@@ -65,27 +67,27 @@ class Pending(ABC):
 
 
 class PendingRun(Pending):
-    """The add of a run, which is sent as one ADD_RUN or as one ADD for each entry."""
+    """The add of a run of entries, which is sent as one ADD_RUN, or as one ADD for each entry."""
 
     __slots__ = ("_code", "_on_reply", "_unanswered", "prepared", "request_id")
 
     def __init__(self, prepared: PreparedRun, request_id: int, on_reply: port.OnAdd) -> None:
         super().__init__()
-        self.prepared: PreparedRun | None = prepared  # None when no caller waits any more
+        self.prepared: PreparedRun | None = prepared  # None as soon as no caller waits for the run
         self.request_id = request_id
         self._on_reply = on_reply
         self._unanswered = 0
         self._code = Code.OK
 
     def fail(self, code: Code) -> None:
-        """Answer with this code. The code may be OK, because an add has no other result."""
+        """Answer with this code, which may be OK, because the reply to an add is only a code."""
         if self.is_open:
             self.is_open = False
             self.prepared = None
             self._on_reply(code)
 
     def frame(self) -> Sequence[port.Buffer]:
-        """Return the buffers of the ADD_RUN."""
+        """Return the buffers of the ADD_RUN request."""
         assert self.prepared is not None, "an answered run is not sent"
         return self.prepared.frame_as_run(self.request_id)
 
@@ -97,7 +99,7 @@ class PendingRun(Pending):
         return [PendingAdd(self, place) for place in range(self._unanswered)]
 
     def entry_answered(self, code: Code) -> None:
-        """Handle the answer to one request of `as_adds`."""
+        """Count the answer to one request of `as_adds`; after the last answer, answer the run."""
         self._unanswered -= 1
         assert self._unanswered >= 0, "an entry was answered twice"
         self._code = worst(self._code, code)
@@ -108,7 +110,7 @@ class PendingRun(Pending):
 class PendingKeyed(Pending):
     """A request whose answer has no request id.
 
-    A connection sends one request for a key at a time.
+    A connection sends only one request with the same key at a time.
     """
 
     __slots__ = ("followers", "key")
@@ -125,7 +127,7 @@ class PendingKeyed(Pending):
 
 
 class PendingAdd(PendingKeyed):
-    """The ADD of one entry of a run. It times out with the run, and reports its code to the run."""
+    """The ADD of one entry of a run. It reports its code to the run, and times out with the run."""
 
     __slots__ = ("_place", "_run")
 
@@ -142,7 +144,7 @@ class PendingAdd(PendingKeyed):
         return self.is_open and self._run.is_open
 
     def frame(self) -> Sequence[port.Buffer]:
-        """Return the buffers of the ADD."""
+        """Return the buffers of the ADD request."""
         assert self._run.prepared is not None, "an entry of an answered run is not sent"
         return self._run.prepared.frame_of_entry(self._place)
 
@@ -154,7 +156,7 @@ class PendingAdd(PendingKeyed):
 
 
 class PendingRequest(Pending, Generic[R]):
-    """A request in one frame, with a result of type R."""
+    """A request that is sent in one frame, and whose reply has a result of type R."""
 
     __slots__ = ()
     _empty: ClassVar[Any] = None

@@ -1,14 +1,14 @@
 """The port to bookies that every transport implements.
 
-The port has callbacks instead of coroutines, because a task for each request costs more than the
-request. Each `on_reply` is called exactly once, on the event loop's thread, after the method has
-returned. A missed deadline and a lost connection are also reported as replies (`Code.TIMEOUT`,
-`Code.UNAVAILABLE`).
+The port has callbacks instead of coroutines, because a task for each request would take more time
+than the request. Each `on_reply` is called exactly once, on the event loop's thread, after the
+method has returned. A missed deadline and a lost connection are also reported as replies
+(`Code.TIMEOUT`, `Code.UNAVAILABLE`).
 
 The last add confirmed (LAC) is written, read and watched through the control service of each
 bookie, even if entries use another transport. Bookies of Apache BookKeeper have no control service,
-so for them these requests are answered with `Code.UNAVAILABLE`. `announce_lac`, which guarantees
-nothing, uses the connection of the entries.
+so the transport answers these requests to them with `Code.UNAVAILABLE`. `announce_lac`, which
+guarantees nothing, uses the connection on which entries are added.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ResolveBookie = Callable[[str], Awaitable[BookieInfo]]
 
 @dataclass(frozen=True, slots=True)
 class AddRun:
-    """Entries of one ledger for one bookie, encoded once and sent without changes.
+    """A request that stores entries of one ledger. The entries are sent as they are encoded here.
 
     Attributes:
         entry_ids: Ascending entry ids; a `range` if the distance between ids is constant.
@@ -69,14 +69,14 @@ class ReadEntry:
 
 
 NO_BATCHES = (Code.BAD_REQUEST, Code.BAD_VERSION)
-"""The answers of a bookie that has no batch reads, such as an old bookie of Apache."""
+"""The codes with which a bookie without batch reads, such as an old Apache bookie, answers them."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBatch:
     """A request for consecutive entries from `first_entry_id` (inclusive) on.
 
-    If the answer contains fewer entries, the bookie may still have further entries.
+    If the answer has fewer entries than `count_max`, the bookie may still have further entries.
 
     Attributes:
         count_max: Maximum number of entries, at least 1.
@@ -94,11 +94,11 @@ class ReadBatch:
 class ReadSlices:
     """A request for ranges of bytes of some entries.
 
-    If the answer has fewer entries, the bookie may still have further entries.
+    If the answer has fewer entries than the request, the bookie may still have the omitted entries.
 
     Attributes:
-        entries: Entry ids, rising. For each entry, the ranges as offsets and lengths in the stored
-            entry, rising and without overlaps.
+        entries: Entry ids in ascending order. Each entry id has ranges of bytes, as offsets and
+            lengths in the stored entry, in ascending order and without overlaps.
         size_bytes_max: Maximum size of the answer. A first entry that is larger is still returned.
     """
 
@@ -109,7 +109,7 @@ class ReadSlices:
 
 @dataclass(frozen=True, slots=True)
 class WriteLac:
-    """A request that sends a LAC (the last confirmed entry of a ledger's writer) without an add.
+    """A request that sends a LAC (the last confirmed entry of a ledger's writer) outside of an add.
 
     Attributes:
         last_add_confirmed: Entry id, at least 0.
@@ -138,7 +138,7 @@ class WatchLac:
 
 @dataclass(frozen=True, slots=True)
 class LacRise:
-    """A report of a watch.
+    """A report of a new LAC, which a watch sends.
 
     Attributes:
         last_add_confirmed: The new LAC, which is larger than in the previous report.
@@ -156,7 +156,7 @@ class BookieTransport(Protocol):
     """Sends requests to bookies. All ledgers of a client share one instance."""
 
     def add(self, bookie_id: str, request: AddRun, timeout_ms: int, on_reply: OnAdd) -> None:
-        """Store a run. OK means that the run is as durable as the bookie's settings promise."""
+        """Store a run. OK means that the run is as durable as the bookie's settings guarantee."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry. The caller verifies the digest."""
@@ -177,8 +177,9 @@ class BookieTransport(Protocol):
     def announce_lac(self, bookie_id: str, request: WriteLac) -> bool:
         """Send a LAC to the watches on a bookie, as fast as possible.
 
-        The LAC is sent after all earlier adds. The bookie does not confirm the LAC, and may forget
-        it. `write_lac` stores a durable LAC. Return False if the LAC cannot be sent now.
+        The LAC is sent after all earlier adds. The bookie does not confirm that it has received the
+        LAC, and does not store it durably; `write_lac` stores a durable LAC. Return False if the
+        LAC cannot be sent now.
         """
 
     def write_lac(
@@ -197,9 +198,9 @@ class BookieTransport(Protocol):
     ) -> CancelWatch:
         """Report the LAC of the bookie when it is above `previous`, and then each later increase.
 
-        Several increases may be reported as one. A watch has no deadline. After a watch is
-        cancelled, neither callback is called. If the bookie, its connection or this transport ends,
-        `on_end` is called once. The caller may then set another watch.
+        One report may cover several increases. A watch has no deadline. After a watch is cancelled,
+        neither callback is called. If the bookie stops, or its connection or this transport is
+        closed, `on_end` is called once. The caller may then set another watch.
         """
 
     async def aclose(self) -> None:
@@ -207,7 +208,7 @@ class BookieTransport(Protocol):
 
 
 class EntryLister(Protocol):
-    """Lists the entries that bookies hold.
+    """Lists the entries that bookies have.
 
     Only the transports to real bookies implement this protocol.
     """
@@ -215,10 +216,10 @@ class EntryLister(Protocol):
     def list_entries(
         self, bookie_id: str, ledger_id: int, timeout_ms: int, on_reply: OnList
     ) -> None:
-        """List the entries of a ledger that one bookie holds.
+        """List the entries of a ledger that one bookie has.
 
         The answer has the first and the last id of each stretch, ascending. `Code.BAD_REQUEST`
         means that the bookie cannot list the entries, because it is not a bookie of ledgerlog or
         because there are too many stretches. After any other code except OK, it is unknown which
-        entries the bookie holds.
+        entries the bookie has.
         """

@@ -1,4 +1,4 @@
-"""Prepares a run for all bookies. The run is checked only once, and its buffers are joined once."""
+"""Prepares a run of entries once for all bookies: checks the run, and joins its buffers."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from ledgerlog_spark.wire.requests import (
 )
 
 GATHERED_BYTES_MIN: Final = 8_192
-"""If the buffers have at least this average size, they are passed to the kernel without being
-joined."""
+"""Minimum average size of the buffers of a run that are passed to the kernel without joining
+them."""
 
 _RECOVERY = Flag.RECOVERY_ADD | Flag.HIGH_PRIORITY
 

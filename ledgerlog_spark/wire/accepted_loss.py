@@ -27,7 +27,7 @@ class AcceptedLoss:
     Attributes:
         bookie_id: The bookie on which the ledger left limbo.
         ledger_id: The ledger.
-        epoch: The epoch of doubt up to which the ledger counts as cleared.
+        epoch: The epoch of doubt up to which the ledger is cleared by the accepted loss.
         state: State of the ledger in its metadata: `closed`, `open` or `in_recovery`.
         last_entry_id: Last entry of the ledger; -1 if the ledger is not closed.
         entry_ids: The first entries that no other bookie returned, at most `ENTRIES_MAX`.
@@ -49,13 +49,13 @@ class AcceptedLoss:
     reason: str
 
     def encode(self) -> bytes:
-        """The record as a line of JSON in ASCII, with sorted keys and without the line feed."""
+        """Return the record as a line of JSON in ASCII, with sorted keys and without line feed."""
         fields = {**asdict(self), "format": FORMAT}
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
 
     @classmethod
     def decode(cls, data: bytes) -> AcceptedLoss:
-        """The record in a line or in the bytes of a node."""
+        """Decode a record from a line of `AUDIT` or from the bytes of a node."""
         try:
             fields: dict[str, Any] = json.loads(data[:SIZE_BYTES_MAX].decode("ascii"))
             version = fields.pop("format")

@@ -8,9 +8,9 @@
     TELL_LAC    = the fields of ADD, with the LAC as entry id; sent only for a refused request
     AUTH        = packet header i32 | an AuthMessage of protobuf
 
-The flags are 0, and the version is the same as in the request. If a READ has the entry id -1, the
-answer repeats the -1, and the true id is in the stored entry. An answer that is not OK contains no
-entries.
+The flags of an answer are 0, and its version is the same as in the request. If a READ has the entry
+id -1, the answer also has the entry id -1, and the true id is in the stored entry. An answer with
+another code than OK contains no entries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _NUMBERED_FIELDS = Struct(">Iiqqq")
 _I32 = Struct(">i")
 
 _JOINED_BYTES = 16_384
-"""Entries of at least this size are not copied."""
+"""Minimum size of an entry that is sent without copying it into a common buffer."""
 
 _WORD = "I"  # 4 bytes, which are copied unchanged
 _ADD_WORDS = _PLAIN.size // 4
@@ -70,23 +70,23 @@ class ReadAnswer(NamedTuple):
 
 
 class BatchReadAnswer(NamedTuple):
-    """Consecutive stored entries, not verified. A missing entry may still exist."""
+    """Consecutive stored entries, not verified. Entries that the answer omits may still exist."""
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    entries: Sequence[bytes]  # keeps the memory of the decoded body
+    entries: Sequence[bytes]  # this object keeps the memory of the decoded body
 
 
 class SliceReadAnswer(NamedTuple):
-    """The slices of the first requested entries, not verified. Further entries may still exist."""
+    """Slices of the first requested entries, not verified. Omitted entries may still exist."""
 
     code: Code
     ledger_id: int
     first_entry_id: int
     request_id: int
-    slices: Sequence[bytes]  # the slices of each entry, joined; keeps the memory of the body
+    slices: Sequence[bytes]  # joined slices of each entry; the object keeps the body's memory
 
 
 class AddRunAnswer(NamedTuple):
@@ -120,7 +120,7 @@ Answer = (
 def encode_add_answer(
     code: Code, ledger_id: int, entry_id: int, *, version: int = VERSION
 ) -> bytes:
-    """The 28 bytes that answer one ADD."""
+    """Return the 28 bytes that answer one ADD."""
     header = packet_header(Opcode.ADD, 0, version)
     return _PLAIN.pack(24, header, number_of(code), ledger_id, entry_id)
 
@@ -128,9 +128,9 @@ def encode_add_answer(
 def encode_add_answers(
     code: Code, ledger_id: int, entry_ids: Sequence[int], *, version: int = VERSION
 ) -> bytes:
-    """The answers to one ADD for each entry id, one after another. All have the same code.
+    """Return the joined answers to several ADDs, one for each entry id. All have the same code.
 
-    The answers are copies of one template. One assignment then writes the ids into all copies.
+    The answers are copies of one template. Two assignments then write the ids into all copies.
     """
     count = len(entry_ids)
     template = encode_add_answer(code, ledger_id, 0, version=version)
@@ -143,7 +143,7 @@ def encode_add_answers(
 def encode_add_run_answer(
     code: Code, ledger_id: int, first_entry_id: int, request_id: int, *, version: int = VERSION
 ) -> bytes:
-    """The 36 bytes that answer one ADD_RUN."""
+    """Return the 36 bytes that answer one ADD_RUN."""
     header = packet_header(Opcode.ADD_RUN, 0, version)
     return _NUMBERED.pack(32, header, number_of(code), ledger_id, first_entry_id, request_id)
 
@@ -151,7 +151,7 @@ def encode_add_run_answer(
 def encode_read_answer_head(
     code: Code, ledger_id: int, entry_id: int, entry_size_bytes: int, *, version: int = VERSION
 ) -> bytes:
-    """The first 28 bytes of the answer to a READ, before the stored entry.
+    """Return the first 28 bytes of the answer to a READ, before the stored entry.
 
     `entry_id` is the same as in the request, even if it is -1. If `entry_size_bytes` is 0, these
     bytes are the whole answer.
@@ -168,9 +168,10 @@ def encode_read_answers(
     *,
     version: int = VERSION,
 ) -> list[Buffer]:
-    """The buffers of the answers to one READ for each entry id. All have the same code.
+    """Return the buffers of the answers to several READs, one for each entry id, with one code.
 
-    Only OK answers have `entries`, one for each id. The entries are not copied.
+    If the code is OK, `entries` has one entry for each id, otherwise none. The entries are not
+    copied.
     """
     header, number = repeat(packet_header(Opcode.READ, 0, version)), repeat(number_of(code))
     sizes: Iterable[int] = repeat(24)
@@ -195,7 +196,7 @@ def encode_batch_read_answer(
     version: int = VERSION,
     opcode: Opcode = Opcode.BATCH_READ,
 ) -> list[Buffer]:
-    """The buffers of a BATCH_READ answer. Only an OK answer has `entries`.
+    """Return the buffers of a BATCH_READ answer. `entries` is empty unless the code is OK.
 
     Large entries are not copied. Small entries of the same length are joined into one buffer.
     The answer to a READ_SLICES has the same layout. In that answer, `entries` are the slices of
@@ -209,7 +210,8 @@ def encode_batch_read_answer(
         size_bytes, header, number_of(code), ledger_id, first_entry_id, request_id
     )
     if lengths and lengths[0] < _JOINED_BYTES and lengths.count(lengths[0]) == len(lengths):
-        # The length field is the separator of `join`, so no step in Python is needed for an entry.
+        # The length field, which is the same for all entries, is the separator of `join`. So the
+        # entries are joined without a loop in Python.
         return [_I32.pack(lengths[0]).join((head, *entries))]
     buffers: list[Buffer] = [head] * (2 * len(lengths) + 1)
     buffers[1::2] = map(_I32.pack, lengths)
@@ -218,7 +220,7 @@ def encode_batch_read_answer(
 
 
 def encode_refusal(request: RefusedRequest) -> bytes:
-    """The answer to a refused request, in the layout of its operation."""
+    """Return the answer to a refused request, in the layout of its operation."""
     number = number_of(request.code)
     header = packet_header(request.opcode, 0, request.version)
     ids = request.ledger_id, request.entry_id

@@ -27,7 +27,7 @@ class Cookie:
     index_directories: tuple[str, ...] | None = None  # None if they are the ledger directories
 
     def encode(self) -> bytes:
-        """The text of the cookie, with the version line first."""
+        """Return the text of the cookie. Its first line is the version."""
         lines = [
             ("bookieHost", self.bookie_id),
             ("journalDir", self.journal_directory),
@@ -42,7 +42,7 @@ class Cookie:
 
     @classmethod
     def decode(cls, data: bytes) -> Cookie:
-        """The cookie in the bytes of a node or file."""
+        """Return the cookie in the bytes of a node or file."""
         if not data.startswith(_VERSION_LINE):
             raise WireFormatError(
                 f"not a cookie of version 5: {data[:40]!r}; only Apache BookKeeper's newest "

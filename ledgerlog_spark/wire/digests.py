@@ -36,7 +36,7 @@ def crc32c(data: Buffer, seed: int = 0) -> int:
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20-byte key that is sent with every add and every fencing read (WIRE.md#keys)."""
+    """Return the 20-byte key that is sent with every add and every fencing read (WIRE.md#keys)."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -54,7 +54,7 @@ def _none(_header: Buffer, _payload: Buffer) -> bytes:
 
 
 def digest_function(digest_type: DigestType, password: bytes) -> DigestFunction:
-    """The function that computes a ledger's digests. Only HMAC uses the password."""
+    """Return the function that computes a ledger's digests. Only HMAC uses the password."""
     if digest_type is DigestType.HMAC:
         key = hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
 

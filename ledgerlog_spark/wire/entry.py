@@ -26,8 +26,8 @@ _new_tuple = tuple.__new__
 _I64_MAX = (1 << 63) - 1
 
 FEW_ENTRIES = 3
-"""Up to this number of entries, it is faster to decode the entries one by one. That takes 3 us for
-an entry, but decoding a batch by columns takes at least 30 us."""
+"""Number of entries up to which decoding them one by one is faster than decoding them by columns.
+One entry takes 3 us, and a batch by columns takes at least 30 us."""
 
 EncodedEntry = tuple[bytes, Buffer]
 """The header with the digest, and the payload as the caller passed it."""
@@ -61,7 +61,7 @@ class EntryHeader(NamedTuple):
 
 
 def decode_entry_header(stored: Buffer) -> EntryHeader:
-    """The header of a stored entry; the digest is not verified."""
+    """Return the header of a stored entry, without verifying the digest."""
     if len(stored) < ENTRY_HEADER_SIZE_BYTES:
         raise WireFormatError(
             f"a stored entry of {len(stored)} bytes is shorter than its header, which has "
@@ -85,11 +85,11 @@ class EntryCodec:
         *,
         ledger_id: int,
         first_entry_id: int,
-        last_add_confirmed: int,  # the same in all headers
+        last_add_confirmed: int,  # LAC that the headers of all entries contain
         length: int,  # payload bytes of the ledger before the run
         payloads: Iterable[Buffer],  # the items of a memoryview must be single bytes
     ) -> list[EncodedEntry]:
-        """Encode entries with consecutive ids from `first_entry_id` on. Payloads are not copied."""
+        """Encode entries with consecutive ids from `first_entry_id`. Payloads are not copied."""
         _check_numbers(ledger_id, first_entry_id, last_add_confirmed, length)
         if self.digest_type is DigestType.CRC32C:
             return _encode_crc32c(ledger_id, first_entry_id, last_add_confirmed, length, payloads)
@@ -114,10 +114,10 @@ class EntryCodec:
         found_ledger_id, found_entry_id, confirmed, length = _HEADER.unpack_from(stored)
         payload = stored[overhead:]
         header = stored[:ENTRY_HEADER_SIZE_BYTES]
-        # A digest proves that the writer sent these bytes, but not that the bytes are valid. A
-        # DUMMY digest proves nothing. So the fields are checked, too. A copy that Apache's
-        # replication worker made has the LAC at the time of the copy, which may be above the id of
-        # the entry.
+        # A digest proves that the writer sent these bytes, but not that the header is valid. A
+        # DUMMY digest proves nothing. So the fields of the header are checked, too. The LAC may be
+        # above the entry id, because Apache's replication worker writes the LAC at the time of the
+        # copy into a copied entry.
         if (
             found_ledger_id == ledger_id
             and (found_entry_id == entry_id or (entry_id == NO_ENTRY and found_entry_id >= 0))
@@ -133,7 +133,7 @@ class EntryCodec:
     def decode_prefix(
         self, stored: Sequence[bytes], ledger_id: int, first_entry_id: int
     ) -> EntryColumns | None:
-        """The entries before the first invalid entry; None if the first entry is invalid."""
+        """Return the entries before the first invalid entry; None if the first entry is invalid."""
         if self.digest_type is DigestType.CRC32C and len(stored) > FEW_ENTRIES:
             batch = stored if isinstance(stored, StoredBatch) else StoredBatch.of(stored)
             if batch.size_bytes_min >= self.overhead_bytes:
@@ -174,9 +174,9 @@ class EntryCodec:
 
 
 def _decode_crc32c(batch: StoredBatch, ledger_id: int, first_entry_id: int) -> EntryColumns | None:
-    """All entries of a batch, column by column; None if any entry is invalid.
+    """Return the columns of all entries of a batch; None if any entry is invalid.
 
-    For the default digest, the checks are the same as in `decode`, but take half the time.
+    The checks are the same as in `decode`, but take half the time. The digest must be CRC32C.
     """
     headers, digests, payloads = batch.cut(ENTRY_HEADER_SIZE_BYTES, _CRC32C.size)
     count = len(headers)
@@ -201,8 +201,8 @@ def _encode_crc32c(
     length: int,
     payloads: Iterable[Buffer],
 ) -> list[EncodedEntry]:
-    # This is the loop of `encode_run`, inlined for the default digest, because speed matters here.
-    # It takes 0.6 us for an entry of 1 KiB.
+    # This is the loop of `encode_run` with the default digest inlined, because this saves time. The
+    # loop takes 0.6 us for an entry of 1 KiB.
     pack, pack_digest, checksum = _HEADER.pack, _CRC32C.pack, crc32c
     encoded: list[EncodedEntry] = []
     append = encoded.append

@@ -25,14 +25,15 @@ _CHUNK_UNIT_BYTES = 1 << 12
 _POOL_SIZE_BYTES_OF_ONE = 1 << 23
 _SPACE_BYTES_MIN = 1 << 12
 _SPACE_BYTES_LEAST = 1 << 8
-"""If memory is short, a chunk with at least this number of free bytes at its end is still used."""
+"""Minimum number of free bytes at the end of a chunk. If no new memory is available, a chunk with
+at least this number of free bytes is still used."""
 _UNCUT_SIZE_BYTES_MIN = 1 << 14
-"""For frames of at least this size, one more call to receive costs less than a copy of half a
-frame."""
+"""Minimum size of a frame for which one more call to receive takes less time than a copy of half
+the frame."""
 
 ENTRY_SIZE_BYTES_MAX: Final = 5 * 1024 * 1024 - 128
-"""Maximum stored bytes (header, digest, payload) of an entry. An entry of this size fits into every
-kind of frame, even with the default limit of an Apache bookie, which is 5 MiB."""
+"""Maximum size of a stored entry (header, digest and payload). An entry of this size fits into
+every kind of frame, even with the default limit of an Apache bookie for frames, which is 5 MiB."""
 
 
 class ReceiveBuffer(bytearray):
@@ -65,18 +66,19 @@ _REFERENCES_WHEN_UNSHARED = _references_when_unshared()
 
 
 def chunk_size_bytes(size_bytes: int) -> int:
-    """Round up to the size of a chunk, which exceeds `size_bytes` by at most 1/8 or 4 KiB."""
+    """Return the size of a chunk for `size_bytes` bytes, which is at most 1/8 or 4 KiB larger."""
     unit = max(_CHUNK_UNIT_BYTES, 1 << max(0, size_bytes.bit_length() - 4))
     return -(-size_bytes // unit) * unit
 
 
 class ChunkPool:
-    """Chunks of memory to receive into. A chunk is reused when no view of it is left.
+    """A pool of memory chunks into which bytes are received. A chunk without views is reused.
 
-    New memory costs more time than receiving bytes into it, because its pages are mapped and zeroed
-    one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be returned while views of
-    it still exist. The chunk that was returned first is tried first. Chunks have the sizes of
-    `chunk_size_bytes`. Many splitters may use one pool, all on one thread.
+    To obtain new memory takes more time than to receive bytes into this memory, because its pages
+    are mapped and zeroed one by one (measured: 47 of 57 us for a frame of 64 KiB). A chunk may be
+    returned to the pool while views of it still exist. `take` first tries the chunk that was
+    returned first. The size of each chunk is a result of `chunk_size_bytes`. Several splitters may
+    use one pool if they run on the same thread.
     """
 
     __slots__ = ("_chunks", "_size_bytes", "_size_bytes_max")
@@ -87,7 +89,7 @@ class ChunkPool:
         self._size_bytes_max = size_bytes_max
 
     def take(self, size_bytes: int) -> _Chunk:
-        """A chunk of at least `size_bytes` bytes. No view of the chunk is left."""
+        """Return a chunk of at least `size_bytes` bytes. No view of the chunk is left."""
         size_bytes = chunk_size_bytes(size_bytes)
         chunks = self._chunks.get(size_bytes)
         if chunks and not chunks[0].is_shared():
@@ -116,20 +118,20 @@ class ChunkPool:
 
 
 class FrameSplitter:
-    """Receives into its own memory, and returns the bodies of complete frames as views of it.
+    """Provides memory for received bytes, and returns the bodies of complete frames as views of it.
 
     A body stays valid while it is referenced, because memory is reused only when no view of it is
-    left. The splitter keeps at most one incomplete frame, of up to `frame_size_max` bytes. If a
-    small frame does not end in its chunk, its first part is copied once, to the next chunk. If a
-    large frame leaves no room for another frame, the memory that `get_buffer` returns ends at the
-    end of this frame.
+    left. The splitter stores at most one incomplete frame, of up to `frame_size_max` bytes. If a
+    small frame does not end in the chunk in which it begins, its first part is copied once, to the
+    next chunk. If the chunk has no room for another frame after a large frame, the memory that
+    `get_buffer` returns ends at the end of the large frame.
 
     Use: `n = receive_into(splitter.get_buffer())`, then `for body in splitter.received(n)`.
 
     `frame_size_max` limits a whole frame, including its length field. When the splitter needs new
-    memory, it calls `obtain` with the minimum size and the best size. If the current memory is
-    enough, the minimum size is 0. `obtain` either calls `grow` with a size from the minimum to the
-    best, and returns True, or it returns False.
+    memory, it calls `obtain` with the minimum size and the best size. If the current memory
+    suffices for the next bytes, the minimum size is 0. `obtain` either calls `grow` with a size
+    from the minimum size to the best size and returns True, or it only returns False.
     """
 
     __slots__ = (
@@ -154,7 +156,8 @@ class FrameSplitter:
         self._frame_size_max = frame_size_max
         self._obtain = obtain or self._grow_best
         self._chunk_size_bytes = _CHUNK_SIZE_BYTES_MIN
-        # expected size of the next frame: the size of the last frame, if that was large
+        # Expected size of the next frame. If the last frame was large, this is the size of the last
+        # frame.
         self._expected_size_bytes = _SPACE_BYTES_MIN
         self._chunk = _Chunk()
         self._start = 0  # the start of the incomplete frame
@@ -173,14 +176,15 @@ class FrameSplitter:
 
     @property
     def held_head(self) -> memoryview:
-        """The first bytes (at most 4) of the body of an incomplete frame."""
+        """The received part of the first 4 bytes of the body of an incomplete frame."""
         start = self._start + _LENGTH.size
         return memoryview(self._chunk.buffer)[start : min(start + 4, max(start, self._end))]
 
     def get_buffer(self) -> memoryview:
-        """Memory to receive into. It is never empty, and valid until the next call of `received`.
+        """Return memory for the next bytes. It is not empty, and valid until the next `received`.
 
-        If there is no memory, this method calls `make_room`, which must return True.
+        If `make_room` was not called since the last bytes, this method calls it, and it must return
+        True.
         """
         if not self._has_room:
             has_room = self.make_room()
@@ -196,7 +200,7 @@ class FrameSplitter:
         return memoryview(buffer)[self._end :]
 
     def make_room(self) -> bool:
-        """Whether there is memory for the next bytes. If needed, new memory is obtained."""
+        """Obtain memory for the next bytes if there is none; return whether there is memory now."""
         held = self._end - self._start
         size_bytes = len(self._chunk.buffer)
         least = wanted = 0
@@ -213,15 +217,15 @@ class FrameSplitter:
             self._has_room = True
             return True
         if wanted > self._chunk_size_bytes:
-            # If a chunk had room for only one frame, half of every frame would be copied to a new
-            # chunk. So the new chunk has room for two frames.
+            # The new chunk has room for two frames. If it had room for only one frame, half of
+            # every frame would be copied to another chunk.
             wanted = max(wanted, min(2 * wanted, _CHUNK_SIZE_BYTES_LARGE))
         best = max(wanted, self._chunk_size_bytes)
         self._has_room = self._obtain(least, best) or not least
         return self._has_room
 
     def grow(self, size_bytes: int) -> None:
-        """Receive into a chunk of `size_bytes` from now on. An incomplete frame is copied there."""
+        """Receive into a new chunk of `size_bytes`, to which an incomplete frame is copied."""
         held = self._end - self._start
         chunk = self._pool.take(size_bytes)
         if held:
@@ -245,7 +249,7 @@ class FrameSplitter:
         return True
 
     def received(self, size_bytes: int) -> list[memoryview]:
-        """The bodies of the frames that are complete after `size_bytes` more received bytes."""
+        """Add `size_bytes` received bytes, and return the bodies of the complete frames."""
         start, end = self._start, self._end + size_bytes
         buffer = self._chunk.buffer
         if end == len(buffer) and self._chunk_size_bytes < _CHUNK_SIZE_BYTES_MAX:

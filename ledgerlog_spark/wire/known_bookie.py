@@ -1,7 +1,7 @@
 """The record of a bookie: the ids and the counters of its directories (WIRE.md#znodes).
 
-Apache BookKeeper refuses unknown fields in a cookie, so this record has a node of its own, outside
-the ledgers root. Only ledgerlog reads and writes it.
+Apache BookKeeper refuses unknown fields in a cookie. So this record is stored in a separate node,
+outside the ledgers root. Only ledgerlog reads and writes this node.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ _DIRECTORY_ID: Final = re.compile(r"[0-9a-f]{16}")
 
 @dataclass(frozen=True, slots=True)
 class KnownDirectory:
-    """The last state of a directory that the bookie stored in the cluster.
+    """The state of a directory when the bookie last wrote its record.
 
     Attributes:
         directory_id: The id in the MANIFEST, 16 hex digits.
         starts: Number of starts with this directory.
-        changes: Counter in the MANIFEST, which rises at each start and stop, and while the bookie
-            stores data.
-        doubt_epoch: The newest epoch of doubt in the MANIFEST: the number of times that the
-            directory may have lost entries.
+        changes: Counter in the MANIFEST, which increases at each start and stop, and while the
+            bookie stores data.
+        doubt_epoch: The newest epoch of doubt in the MANIFEST. A new epoch begins each time that
+            the directory may have lost entries.
     """
 
     directory_id: str
@@ -45,7 +45,7 @@ class KnownBookie:
     is_retired: bool = False  # whether an operator took the bookie out of service
 
     def encode(self) -> bytes:
-        """The record as JSON in ASCII, with sorted keys."""
+        """Return the record as JSON in ASCII, with sorted keys."""
         fields = {**asdict(self), "format": FORMAT}
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
 

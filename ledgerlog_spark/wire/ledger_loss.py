@@ -1,8 +1,8 @@
 """The losses of a ledger that an operator accepted for the whole cluster (WIRE.md#znodes).
 
-A bookie accepts a loss for itself alone (`accepted_loss`). This record is for auto-recovery:
-workers no longer try to copy the accepted entries. Only ledgerlog reads and writes it. No
-acceptance is deleted, so the record shows each decision and its operator.
+A loss can also be accepted for one bookie only (`accepted_loss`). This record is for auto-recovery:
+workers no longer try to copy the accepted entries. Only ledgerlog reads and writes the record. No
+acceptance is deleted, so the record shows each decision, and the operator who made it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class AcceptedRanges:
     Attributes:
         ranges: The entries that are given up, at most `RANGES_MAX` ranges.
         is_forced: Whether a bookie may still have some of these entries.
-        accepted_ms: Time by the clock of the operator's computer, only for people.
+        accepted_ms: Time by the clock of the operator's computer. It is only displayed to people.
         accepted_by: Name of the operator, and of the computer on which the command ran.
         reason: The reason that the operator gave.
     """
@@ -58,11 +58,11 @@ class LedgerLoss:
         return tuple(each for acceptance in self.acceptances for each in acceptance.ranges)
 
     def with_acceptance(self, acceptance: AcceptedRanges) -> LedgerLoss:
-        """The losses with one more acceptance."""
+        """Return the losses with one more acceptance."""
         return replace(self, acceptances=(*self.acceptances, acceptance))
 
     def encode(self) -> bytes:
-        """The record as JSON in ASCII, with sorted keys."""
+        """Return the record as JSON in ASCII, with sorted keys."""
         fields = {**asdict(self), "format": FORMAT}
         return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode("ascii")
 

@@ -56,19 +56,19 @@ class Flag(IntFlag):
 
 
 def packet_header(opcode: int, flags: int = 0, version: int = VERSION) -> int:
-    """The 32-bit packet header: version in 8 bits, opcode in 8, flags in 16."""
+    """Return the 32-bit packet header: 8 bits of version, 8 bits of opcode and 16 bits of flags."""
     return version << 24 | opcode << 16 | flags
 
 
 def number_of(code: Code) -> int:
-    """The number that a bookie sends for `code`. It is 101 for codes that only a client uses."""
+    """Return the number that a bookie sends for `code`: 101 for codes that only a client uses."""
     return _NUMBERS[code]
 
 
 def code_of(number: int) -> Code:
-    """The code of a received number.
+    """Return the code of a received number.
 
-    107 (unknown ledger state) and undefined numbers have the same code as 101, because they prove
-    nothing.
+    The number 107 (unknown ledger state) and undefined numbers have the same code as 101, because
+    these numbers do not prove anything.
     """
     return _CODES.get(number, Code.IO_ERROR)

@@ -4,8 +4,9 @@
     7 property (repeated): 1 key | 2 value
 
 The endpoint with protocol `bookie-rpc` supports v2. A ledgerlog bookie also has an endpoint with
-protocol `grpc`. If the node has no data, the bookie id is the address. Other fields of a record are
-ignored. These fields need not be kept, because only the bookie itself writes its record.
+protocol `grpc`. If the node has no data, the bookie id is the address of the bookie. Fields that
+are not listed here are ignored when a record is read. They are never written back, because only the
+bookie itself writes its record.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _PORT_MAX = 65_535
 
 
 def registered_properties(rack: str | None = None, region: str | None = None) -> dict[str, str]:
-    """The properties in the registration of a ledgerlog bookie with this place."""
+    """Return the properties in the registration of a ledgerlog bookie in this rack and region."""
     places = {RACK_PROPERTY: rack, REGION_PROPERTY: region}
     known = {key: value for key, value in places.items() if value is not None}
     return {OPERATIONS_PROPERTY: ",".join(OPERATIONS), **known}
@@ -42,7 +43,7 @@ class _Endpoint(NamedTuple):
 
 
 def encode_service_info(info: BookieInfo) -> bytes:
-    """The data of a bookie's registration node."""
+    """Return the data of a bookie's registration node."""
     record = _encode_endpoint("bookie", info.host, info.port, _BOOKIE_PROTOCOL)
     if info.grpc_port is not None:
         record += _encode_endpoint("grpc", info.host, info.grpc_port, _GRPC_PROTOCOL)
@@ -52,7 +53,7 @@ def encode_service_info(info: BookieInfo) -> bytes:
 
 
 def decode_service_info(bookie_id: str, data: bytes) -> BookieInfo:
-    """The address and properties of a bookie. `data` is the content of its registration node."""
+    """Return the address and properties of a bookie. `data` is from its registration node."""
     if not data:
         return _info_of_address(bookie_id)
     endpoints: dict[str, _Endpoint] = {}

@@ -1,7 +1,8 @@
 """Converts the notes of auto-recovery (`repair_notes`) to the bytes of a node, and back.
 
-A node has JSON in ASCII with sorted keys: the fields of the note, its `type`, and `format`. A
-reader refuses another format, unknown fields, fields of another type, and nodes above the bounds.
+A node contains JSON in ASCII with sorted keys: the fields of the note, its `type`, and `format`. A
+reader refuses another format, unknown fields, fields of another type, and nodes that exceed the
+limits of this module.
 """
 
 from __future__ import annotations
@@ -19,15 +20,14 @@ SIZE_BYTES_MAX: Final = 262_144
 ITEMS_MAX: Final = 1_000
 """Maximum number of elements of a list in a note."""
 TEXT_MAX: Final = 1_000
-"""Maximum number of characters of one string in a note. Longer strings are cut when they are
-encoded."""
+"""Maximum number of characters of one string in a note. `encode_note` shortens longer strings."""
 _NUMBER_END: Final = 1 << 63
 
 Note = TypeVar("Note")
 
 
 def encode_note(note: Any) -> bytes:
-    """The bytes of a note, one of the classes of `repair_notes`."""
+    """Return the bytes of the node for a note, which is an object of a class of `repair_notes`."""
     values = {**_shortened(asdict(note)), "format": FORMAT, "type": type(note).__name__}
     data = json.dumps(values, sort_keys=True, separators=(",", ":")).encode("ascii")
     if len(data) > SIZE_BYTES_MAX:
@@ -40,7 +40,7 @@ def encode_note(note: Any) -> bytes:
 
 
 def decode_note(kind: type[Note], data: bytes) -> Note:
-    """The note of the class `kind` in the bytes of a node."""
+    """Decode the note of the class `kind` from the bytes of a node."""
     if len(data) > SIZE_BYTES_MAX:
         raise WireFormatError(
             f"a note has {len(data):,} bytes, more than {SIZE_BYTES_MAX:,}", size_bytes=len(data)
@@ -62,7 +62,7 @@ def decode_note(kind: type[Note], data: bytes) -> Note:
 
 
 def _shortened(value: Any) -> Any:
-    """A value for JSON, with cut strings."""
+    """Return the value in a form for JSON. Texts are cut to `TEXT_MAX` characters."""
     if isinstance(value, dict):
         return {key: _shortened(each) for key, each in value.items()}
     if isinstance(value, tuple):

@@ -1,7 +1,7 @@
 """The notes of auto-recovery in nodes that only ledgerlog reads and writes (WIRE.md#repair-nodes).
 
-Apache BookKeeper refuses unknown fields in its own nodes, so these notes have nodes of their own,
-outside the ledgers root.
+Apache BookKeeper refuses unknown fields in its own nodes. So each note is stored in a separate
+node, outside the ledgers root.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
 WHOLE_LEDGER: Final = -1
-"""Stands for all fragments of the ledger, in place of the first entry of a fragment."""
+"""Value of a `first_entry_id` that means all fragments of the ledger, not one fragment."""
 HOLES_MAX: Final = 200
 RANGES_MAX: Final = 32
 MOVES_MAX: Final = 200
 
 
 class HoleKind(StrEnum):
-    """Why a registered bookie needs a copy: it lacks the copy, or its copy is damaged."""
+    """The reason why a registered bookie needs a copy: it has no copy, or its copy is damaged."""
 
     MISSING = "missing"
     DAMAGED = "damaged"
@@ -30,14 +30,14 @@ class HoleKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class Hole:
-    """A member of a fragment that lacks copies which it should hold.
+    """The copies that a member of a fragment should have, but lacks or has only damaged.
 
     Attributes:
-        bookie_id: The member. "" stands for every member.
+        bookie_id: Bookie id of the member. "" means every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
-        kind: Why the member needs the copies.
-        ranges: The known entries, at most `RANGES_MAX` ranges. If this list is empty, the hole is
-            every entry of the fragment that the member should hold.
+        kind: Reason why the member needs the copies.
+        ranges: The entries of the hole, at most `RANGES_MAX` ranges. If this list is empty, the
+            hole consists of every entry of the fragment that the member should have.
     """
 
     bookie_id: str
@@ -54,12 +54,12 @@ class Holes:
 
     @classmethod
     def of(cls, holes: Iterable[Hole]) -> Holes:
-        """The union of holes, within the bounds of a note.
+        """Return a note with the union of these holes.
 
-        Holes of the same member, fragment and kind are joined. Above `RANGES_MAX` ranges, a hole
-        is the whole fragment. Above `HOLES_MAX` holes, the note has one hole for each kind, which
-        stands for every member and every fragment. So a note may list more entries than were found,
-        but never fewer.
+        Holes of the same member, fragment and kind are joined. If a hole would have more than
+        `RANGES_MAX` ranges, it becomes a hole of the whole fragment. If there are more than
+        `HOLES_MAX` holes, the note has one hole for each kind instead, which means every member and
+        every fragment. So a note may list more entries than were found, but never fewer.
         """
         joined: dict[tuple[str, int, HoleKind], tuple[EntryRange, ...]] = {}
         for hole in holes:
@@ -71,12 +71,12 @@ class Holes:
         return cls(tuple(Hole("", WHOLE_LEDGER, kind) for kind in sorted(kinds)))
 
     def merged(self, other: Holes) -> Holes:
-        """The union of two notes."""
+        """Return the union of two notes."""
         return Holes.of((*self.holes, *other.holes))
 
 
 class MoveReason(StrEnum):
-    """Why a readable copy must move to another bookie."""
+    """The reason why a readable copy must move to another bookie."""
 
     DRAIN = "drain"
     DECOMMISSION = "decommission"
@@ -101,11 +101,11 @@ class Moves:
 
     @classmethod
     def of(cls, moves: Iterable[Move]) -> Moves:
-        """The union of both notes, with at most the number of moves that a note may have.
+        """Return a note with these moves, each once.
 
-        Above `MOVES_MAX` moves, each bookie has one move of the whole ledger. If there are still
-        too many moves, only the first moves are kept, and the next walk of the vacation adds the
-        others again.
+        If there are more than `MOVES_MAX` moves, each bookie gets one move of the whole ledger
+        instead. If there are still more than `MOVES_MAX` moves, the note has only the first
+        `MOVES_MAX` moves. The next walk of the vacation adds the missing moves again.
         """
         union = sorted(set(moves))
         if len(union) > MOVES_MAX:
@@ -116,7 +116,7 @@ class Moves:
         return cls(tuple(union[:MOVES_MAX]))
 
     def merged(self, other: Moves) -> Moves:
-        """The union of two notes."""
+        """Return the union of two notes."""
         return Moves.of((*self.moves, *other.moves))
 
 
@@ -127,10 +127,9 @@ class UnreadableRange:
     Attributes:
         first_entry_id: First entry.
         last_entry_id: Last entry, inclusive.
-        is_lost: Whether every bookie of the write set denied the entry twice: before and after a
-            sync. If not, it is unknown whether a copy exists.
-        answers: The code of each bookie's answer, as pairs of the bookie id and the value of
-            `Code`.
+        is_lost: Whether every bookie of the write set denied the entries twice, before and after a
+            sync. If `is_lost` is false, it is unknown whether a copy exists.
+        answers: The answers of the bookies, as pairs of the bookie id and the value of its `Code`.
     """
 
     first_entry_id: int
@@ -143,7 +142,7 @@ class UnreadableRange:
 class Unreadable:
     """The unreadable entries of one ledger: a note of `<root>-repair/unreadable`.
 
-    The newest note replaces the older one. `found_ms` is only for people.
+    A newer note replaces an older note. `found_ms` is only displayed to people.
     """
 
     ranges: tuple[UnreadableRange, ...]
@@ -151,7 +150,7 @@ class Unreadable:
     found_ms: int = 0
 
     def merged(self, other: Unreadable) -> Unreadable:
-        """The newer note."""
+        """Return the newer note."""
         return other
 
 
@@ -164,8 +163,8 @@ class FailedAttempts:
         refusal: The reason why the newest attempt failed, as a word such as `no_spare`.
         detail: A sentence for the operator.
         worker: The worker of the newest attempt.
-        tried_ms: Time by the worker's clock, only for people.
-        retry_after_ms: The pause after the newest attempt.
+        tried_ms: Time of the newest attempt by the worker's clock. It is only displayed to people.
+        retry_after_ms: Time in milliseconds from the newest attempt to the next attempt.
     """
 
     count: int
@@ -176,7 +175,7 @@ class FailedAttempts:
     retry_after_ms: int = 0
 
     def merged(self, other: FailedAttempts) -> FailedAttempts:
-        """The newer note."""
+        """Return the newer note."""
         return other
 
 
@@ -196,14 +195,14 @@ class WorkerReport:
     """The progress of one worker: an ephemeral node in `<root>-repair/workers`.
 
     Attributes:
-        tasks: The ledgers that the worker handles now, at most 1,000.
+        tasks: The current tasks of the worker, at most 1,000.
         ledgers_healed: Number of ledgers that this run of the worker healed.
         entries_copied: Number of entries that this run copied.
         bytes_copied: Number of bytes that this run copied.
-        bytes_per_second: The rate of copying since the last report.
-        bytes_per_second_max: The limit of this rate; 0 if there is no limit.
-        state: `working`, `idle`, `disabled` or `waiting`.
-        reported_ms: Time by the worker's clock, only for people.
+        bytes_per_second: Number of bytes copied per second since the last report.
+        bytes_per_second_max: Maximum of `bytes_per_second`; 0 if there is no limit.
+        state: State of the worker: `working`, `idle`, `disabled` or `waiting`.
+        reported_ms: Time of the report by the worker's clock. It is only displayed to people.
     """
 
     tasks: tuple[WorkerTask, ...] = ()
@@ -225,7 +224,7 @@ class VacationKind(StrEnum):
 
 
 class VacationPhase(StrEnum):
-    """Progress of a vacation: writers leave, then copies move, then no ledger names the bookie."""
+    """Phase of a vacation: writers leave, then copies move, then no ledger names the bookie."""
 
     DRAINING = "draining"
     VACATING = "vacating"
@@ -234,7 +233,7 @@ class VacationPhase(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class BlockedLedger:
-    """A ledger that a vacation cannot move yet, and the reason."""
+    """A ledger whose copies a vacation cannot move yet, and the reason."""
 
     ledger_id: int
     reason: str
@@ -246,9 +245,9 @@ class Vacation:
 
     Attributes:
         kind: The command that began the vacation.
-        phase: The progress of the vacation.
-        begun_by: The operator who began the vacation, and the computer of the command.
-        begun_ms: Time by the operator's clock, only for people.
+        phase: The current phase of the vacation.
+        begun_by: The operator who began the vacation, and the computer on which the command ran.
+        begun_ms: Time of the command by the operator's clock. It is only displayed to people.
         ledgers_total: Number of ledgers that named the bookie at the first walk; -1 before this
             walk.
         ledgers_left: Number of ledgers that named the bookie at the newest walk; -1 before the
@@ -257,9 +256,9 @@ class Vacation:
             walk; -1 before this walk.
         bytes_left: Estimated bytes of these ledgers on the bookie at the newest walk; -1 before the
             first walk.
-        blocked: The first ledgers that cannot move now, at most 1,000.
-        blocked_count: Number of all ledgers that cannot move now.
-        detail: A sentence that states the reason why the vacation waits.
+        blocked: The first ledgers whose copies cannot move now, at most 1,000.
+        blocked_count: Number of all ledgers whose copies cannot move now.
+        detail: A sentence for the operator: the reason why the vacation waits.
         returns: Number of starts of the bookie during the vacation.
         walks: Number of finished walks of the vacation.
     """
@@ -292,9 +291,9 @@ class Vacation:
 def _union(
     before: tuple[EntryRange, ...] | None, ranges: tuple[EntryRange, ...]
 ) -> tuple[EntryRange, ...]:
-    """The union of two sets of ranges.
+    """Return the union of two sets of ranges.
 
-    An empty set stands for the whole fragment, and None for no entries.
+    An empty set means all entries of the fragment. If `before` is None, it means no entries.
     """
     if before is None:
         before = ranges

@@ -13,8 +13,9 @@
     TELL_LAC    = ledger id i64 | last add confirmed i64 | master key [20]
     READ_SLICES = see `slice_requests`
 
-Each `encode_*` function returns a whole frame, or the part of a frame before its stored entries,
-which are sent unchanged. `decode_request` takes the body of one frame from `frames.FrameSplitter`.
+Each `encode_*` function returns a whole frame, or the part of a frame before its stored entries.
+The caller sends the stored entries after this part, unchanged. `decode_request` takes the body of
+one frame from `frames.FrameSplitter`.
 """
 
 from __future__ import annotations
@@ -127,7 +128,8 @@ class AuthMessage(NamedTuple):
 class RefusedRequest(NamedTuple):
     """A request that must not be executed. The answer has the code `code`.
 
-    `opcode` is as received, and may be unknown. `request_id` is None if the answer has no such id.
+    `opcode` is the received number, which may be unknown. `request_id` is None if answers to this
+    operation contain no request id.
     """
 
     version: int
@@ -151,7 +153,7 @@ Request = (
 
 
 def encode_add_head(master_key: bytes, entry_size_bytes: int, flags: int = 0) -> bytes:
-    """The first 28 bytes of an ADD frame, before a stored entry of `entry_size_bytes` bytes."""
+    """Return the first 28 bytes of an ADD frame. A stored entry of `entry_size_bytes` follows."""
     return _ADD_HEAD.pack(
         24 + entry_size_bytes, packet_header(Opcode.ADD, flags), checked_key(master_key)
     )
@@ -166,7 +168,7 @@ def encode_add_run_head(
     master_key: bytes,
     flags: int = 0,  # RECOVERY_ADD and HIGH_PRIORITY in recovery
 ) -> bytes:
-    """The part of an ADD_RUN frame before its stored entries."""
+    """Return the part of an ADD_RUN frame that precedes its stored entries."""
     check_run(ledger_id, entry_ids, lengths)
     count = len(entry_ids)
     if isinstance(entry_ids, range) and 1 <= entry_ids.step < 1 << 31:
@@ -201,7 +203,7 @@ def check_run(ledger_id: int, entry_ids: Sequence[int], lengths: Sequence[int]) 
 
 
 def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
-    """A copy of the head that `encode_add_run_head` returned, with another request id."""
+    """Return a copy of the head that `encode_add_run_head` returned, with another request id."""
     end = _RUN_REQUEST_ID_OFFSET + _I64.size
     return b"".join(
         (add_run_head[:_RUN_REQUEST_ID_OFFSET], _I64.pack(request_id), add_run_head[end:])
@@ -209,9 +211,9 @@ def with_request_id(add_run_head: bytes, request_id: int) -> bytes:
 
 
 def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool = False) -> int:
-    """Size of a whole ADD_RUN frame.
+    """Return the size of a whole ADD_RUN frame in bytes.
 
-    `is_listed` means that the ids are not evenly spaced, so that the frame lists each id.
+    `is_listed` must be true if the ids are not evenly spaced, because the frame then lists each id.
     """
     return _RUN_HEAD.size + (12 if is_listed else 4) * count + entries_size_bytes
 
@@ -219,7 +221,7 @@ def add_run_size_bytes(count: int, entries_size_bytes: int, *, is_listed: bool =
 def encode_read(
     ledger_id: int, entry_id: int, *, fence_key: bytes | None = None, flags: int = 0
 ) -> bytes:
-    """A READ frame. With `fence_key`, the request also fences the ledger."""
+    """Return a READ frame. With `fence_key`, the request also fences the ledger."""
     check_ids(ledger_id, entry_id, entry_id_min=NO_ENTRY)
     if fence_key is None:
         return _READ.pack(20, packet_header(Opcode.READ, flags), ledger_id, entry_id)
@@ -237,7 +239,7 @@ def encode_batch_read(
     fence_key: bytes | None = None,
     flags: int = 0,
 ) -> bytes:
-    """A BATCH_READ frame."""
+    """Return a BATCH_READ frame."""
     check_ids(ledger_id, first_entry_id)
     key = b"" if fence_key is None else checked_key(fence_key)
     if key:
@@ -255,7 +257,7 @@ def encode_batch_read(
 
 
 def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) -> bytes:
-    """A TELL_LAC frame."""
+    """Return a TELL_LAC frame."""
     check_ids(ledger_id, last_add_confirmed)
     header = packet_header(Opcode.TELL_LAC)
     key = checked_key(master_key)
@@ -263,12 +265,12 @@ def encode_tell_lac(ledger_id: int, last_add_confirmed: int, master_key: bytes) 
 
 
 def encode_auth(message: bytes, version: int = VERSION) -> bytes:
-    """An AUTH frame. A bookie's answer has the same layout."""
+    """Return an AUTH frame. A bookie's answer has the same layout."""
     return Struct(">iI").pack(4 + len(message), packet_header(Opcode.AUTH, 0, version)) + message
 
 
 def check_ids(ledger_id: int, entry_id: int = 0, *, entry_id_min: int = 0) -> None:
-    """Raise LocalProtocolError if a request cannot have these ids. `entry_id` may be a LAC."""
+    """Raise LocalProtocolError if a request cannot contain these ids (or the LAC `entry_id`)."""
     if ledger_id < 0 or entry_id < entry_id_min:
         raise LocalProtocolError(
             f"ledger {ledger_id}, entry {entry_id}: ids start at 0",
@@ -289,9 +291,9 @@ def checked_key(master_key: bytes) -> bytes:
 def decode_request(body: Buffer) -> Request:
     """Decode the request in the body of a frame.
 
-    A request with an unknown operation, a negative id, an inconsistent run or a later version is
-    returned as a `RefusedRequest` if its ids can be read, so that the client gets an answer. Other
-    invalid requests raise WireFormatError.
+    If a request has an unknown operation, a negative id, an inconsistent run or a later version,
+    and its ids can be read, this function returns a `RefusedRequest`, so that the client gets an
+    answer. For any other invalid request it raises WireFormatError.
     """
     view = memoryview(body)
     if len(view) < _HEADER.size:
@@ -420,7 +422,7 @@ def _is_run(
     lengths: tuple[int, ...],
     body: memoryview,
 ) -> bool:
-    """Whether the ids and lengths agree with the body and with its first and last header."""
+    """Whether the ids and lengths match the body, and the headers of its first and last entry."""
     if min(lengths) < ENTRY_HEADER_SIZE_BYTES or sum(lengths) != len(body):
         return False
     if isinstance(entry_ids, tuple) and (
@@ -428,7 +430,7 @@ def _is_run(
     ):
         return False
     last = _IDS.unpack_from(body, len(body) - lengths[-1])
-    # A last id of more than 64 bits differs from every unpacked id.
+    # If the computed last id has more than 64 bits, it differs from every id in a header.
     return _IDS.unpack_from(body) == (ledger_id, first_id) and last == (ledger_id, entry_ids[-1])
 
 

@@ -17,9 +17,9 @@ from ledgerlog_spark.model import SLICE_RANGES_MAX, SLICED_ENTRIES_MAX
 from ledgerlog_spark.wire.opcodes import Opcode, packet_header
 
 ByteRange = tuple[int, int]
-"""Offset and length in a stored entry."""
+"""Offset and length of consecutive bytes of a stored entry."""
 EntryRanges = tuple[int, Sequence[ByteRange]]
-"""An entry id, and rising ranges of this entry that do not overlap."""
+"""An entry id, and ranges of bytes of this entry, in ascending order and without overlaps."""
 
 _HEAD = Struct(">iIqqqiq")
 _FIELDS = Struct(">qqqiq")
@@ -44,7 +44,7 @@ class SliceReadRequest(NamedTuple):
     ledger_id: int
     request_id: int
     size_bytes_max: int  # maximum size of the answer; 0 or less means no limit
-    entries: tuple[EntryRanges, ...]  # at least one, with rising ids
+    entries: tuple[EntryRanges, ...]  # at least one entry; the ids are ascending
 
 
 def encode_read_slices(
@@ -55,7 +55,7 @@ def encode_read_slices(
     size_bytes_max: int,
     flags: int = 0,
 ) -> bytes:
-    """A READ_SLICES frame."""
+    """Return a READ_SLICES frame."""
     if ledger_id < 0 or not _are_valid(entries):
         raise LocalProtocolError(
             f"no request can read these slices of {len(entries)} entries of ledger {ledger_id}",
@@ -80,7 +80,7 @@ def encode_read_slices(
 
 
 def decode_read_slices(view: memoryview, version: int, flags: int) -> SliceReadRequest | None:
-    """Decode the body of a frame; None for a request that must be refused.
+    """Decode the request in the body of a frame; return None if the request must be refused.
 
     Raises struct.error if the frame ends before its list of entries begins.
     """
@@ -97,7 +97,7 @@ def decode_read_slices(view: memoryview, version: int, flags: int) -> SliceReadR
 
 
 def _decoded(view: memoryview, count: int) -> list[EntryRanges]:
-    """Decode a list of `count` entries. The list is empty if its size or its counts are wrong.
+    """Decode a list of `count` entries. Return an empty list if its size or a count is wrong.
 
     Raises struct.error if the frame ends before its list does.
     """
@@ -116,7 +116,7 @@ def _decoded(view: memoryview, count: int) -> list[EntryRanges]:
 
 
 def _are_valid(entries: Sequence[EntryRanges]) -> bool:
-    """Whether ids and ranges rise, so that the slices of an entry are not larger than the entry."""
+    """Whether ids and ranges ascend, so that no slices are together larger than their entry."""
     if not 1 <= len(entries) <= SLICED_ENTRIES_MAX:
         return False
     if sum(len(ranges) for _, ranges in entries) > SLICE_RANGES_MAX:

@@ -1,7 +1,8 @@
 """Stored entries that were received together, in one piece of memory.
 
 Small entries are read in batches, and a Python loop over all entries of a batch would be slow. If
-the entries have the same size, as in most ledgers, one call of `struct` cuts the whole batch.
+the entries have the same size, as in most ledgers, one call of `struct` divides the whole batch
+into entries.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LENGTH_SIZE_BYTES = _LENGTH.size
 
 
 class StoredBatch(Sequence[bytes]):
-    """A sequence of stored entries, which are not verified. An entry is copied on access.
+    """A sequence of stored entries, which are not verified. Each access to an entry copies it.
 
     Layout: { length i32 | stored entry } *
     """
@@ -29,7 +30,7 @@ class StoredBatch(Sequence[bytes]):
     __slots__ = ("_body", "_lengths", "_one_length", "_starts")
 
     def __init__(self, body: memoryview) -> None:
-        """The entries in `body`. This object may keep the memory of `body`."""
+        """Make a sequence of the entries in `body`. The sequence may keep the memory of `body`."""
         self._body: Buffer = body
         self._lengths: Sequence[int]
         self._starts: Sequence[int]
@@ -44,7 +45,7 @@ class StoredBatch(Sequence[bytes]):
 
     @classmethod
     def of(cls, entries: Iterable[Buffer]) -> StoredBatch:
-        """A batch with copies of `entries` in one piece of memory."""
+        """Return a batch with copies of `entries` in one piece of memory."""
         pieces: list[Buffer] = []
         for entry in entries:
             pieces += (_LENGTH.pack(len(entry)), entry)
@@ -56,9 +57,9 @@ class StoredBatch(Sequence[bytes]):
         return min(self._lengths, default=0)
 
     def cut(self, *sizes: int) -> tuple[tuple[bytes, ...], ...]:
-        """Cut each entry into parts of `sizes` bytes and the rest.
+        """Divide each entry into parts of `sizes` bytes, and a last part with all further bytes.
 
-        The result has one tuple for each part, with this part of every entry.
+        The result has one tuple for each part. The tuple contains this part of every entry.
         """
         if self._one_length is not None:
             sizes = (*sizes, self._one_length - sum(sizes))
@@ -101,13 +102,13 @@ class StoredBatch(Sequence[bytes]):
 
 @lru_cache(maxsize=8)
 def _layout(sizes: tuple[int, ...], count: int) -> Struct:
-    """The layout of `count` entries. Each has a length field, then parts of the sizes `sizes`."""
+    """Return the layout of `count` entries: for each, a length field and parts of `sizes` bytes."""
     parts = "".join(f"{size}s" for size in sizes)
     return Struct(f"{LENGTH_SIZE_BYTES}x{parts}" * count)
 
 
 def _one_length(body: memoryview) -> int | None:
-    """The length of every entry, or None if lengths differ or the last entry is incomplete."""
+    """Return the common length of all entries; None if it differs or the last is incomplete."""
     if len(body) < LENGTH_SIZE_BYTES:
         return None
     (length,) = _LENGTH.unpack_from(body)

@@ -1,7 +1,8 @@
 """The node with the places of bookies and the policy of placement (WIRE.md#znodes).
 
-An operator writes it. A place in this node replaces the place in the registration of a bookie, so
-Apache's bookies can have racks and regions too. Only ledgerlog reads and writes it.
+An operator writes the node with a command. A place in this node replaces the place in the
+registration of a bookie, so Apache's bookies can have racks and regions too. Only ledgerlog reads
+and writes the node.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ledgerlog_spark.errors import WireFormatError
 
 FORMAT: Final = 1
 SIZE_BYTES_MAX: Final = 1 << 19
-"""Maximum size of the node. About 5,000 bookies have room."""
+"""Maximum size of the node in bytes. The places of about 5,000 bookies fit into this size."""
 
 PLACE_KEYS: Final = frozenset({"host", "rack", "region"})
 
@@ -34,7 +35,7 @@ class Topology:
     policy: Mapping[str, int | bool] = field(default_factory=dict)
 
     def encode(self) -> bytes:
-        """The bytes of the node: JSON in ASCII, with sorted keys.
+        """Return the bytes of the node: JSON in ASCII, with sorted keys.
 
         Raises:
             WireFormatError: The node would be larger than `SIZE_BYTES_MAX`.
@@ -52,7 +53,7 @@ class Topology:
 
     @classmethod
     def decode(cls, data: bytes) -> Topology:
-        """The topology in the bytes of the node."""
+        """Return the topology in the bytes of the node."""
         try:
             fields: dict[str, Any] = json.loads(data[:SIZE_BYTES_MAX].decode("ascii"))
             version = fields.pop("format")

@@ -1,7 +1,7 @@
 r"""The nodes of auto-recovery that Apache and ledgerlog share (WIRE.md#underreplication).
 
-Apache writes most of them as Protocol Buffers *text*, and its parser refuses unknown fields. So
-these nodes have Apache's fields only. Encoded text has one field on each line.
+Apache writes most of these nodes as Protocol Buffers *text*, and its parser refuses unknown fields.
+So ledgerlog writes only Apache's fields. In an encoded text, each field has its own line.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _TIME_FIELD: Final = 1
 _TEXT_MAX: Final = 300
 
 LEVEL: Final = re.compile("[0-9a-f]{4}")
-"""A directory of marks. The names of the four levels are the 64 bits of the ledger id."""
+"""Pattern of the name of a directory of marks. Each of the four levels has 16 bits of the ledger
+id."""
 LEVELS_COUNT: Final = 4
 _LEVEL_BITS: Final = 16
 _VOTE: Final = re.compile(r"V_([0-9]{10})")
@@ -44,13 +45,13 @@ _VOTE: Final = re.compile(r"V_([0-9]{10})")
 
 @dataclass(frozen=True, slots=True)
 class MarkData:
-    """The data of a mark: the bookies that were lost, and the time of the newest mark."""
+    """The data of a mark: the lost bookies of the ledger, and the time when it was last marked."""
 
     replicas: tuple[str, ...]
     created_ms: int | None = None
 
     def encode(self) -> bytes:
-        """The `UnderreplicatedLedgerFormat` message as text."""
+        """Return the `UnderreplicatedLedgerFormat` message as text."""
         lines = [f"replica: {quoted(replica.encode())}\n" for replica in self.replicas]
         if self.created_ms is not None:
             lines.append(f"ctime: {self.created_ms}\n")
@@ -58,7 +59,7 @@ class MarkData:
 
     @classmethod
     def decode(cls, data: bytes) -> MarkData:
-        """The mark in the data of a node. Repeated bookies are dropped."""
+        """Decode the mark in the data of a node. Each bookie is returned once."""
         replicas: dict[str, None] = {}
         created_ms: int | None = None
         for name, value in _values(data, "a mark"):
@@ -76,51 +77,52 @@ class MarkData:
         return cls(tuple(replicas), created_ms)
 
     def merged(self, replicas: Iterable[str], created_ms: int | None) -> MarkData:
-        """This mark with further bookies, at most `REPLICAS_MAX`, and with a new time.
+        """Return this mark with further bookies, at most `REPLICAS_MAX`, and with a new time.
 
-        If there are more bookies, only the first bookies are kept. That is enough, because a worker
-        checks all members of the ledger.
+        If there are more bookies, the mark lists only the first `REPLICAS_MAX`. The list may be
+        incomplete, because a worker checks all members of the ledger.
         """
         union = tuple(dict.fromkeys((*self.replicas, *replicas)))
         return MarkData(union[:REPLICAS_MAX], created_ms)
 
 
 def mark_path(ledger_id: int) -> str:
-    """The path of a ledger's mark below the ledgers root."""
+    """Return the path of a ledger's mark below the ledgers root."""
     return f"{mark_directory(ledger_id)}/{_name(ledger_id)}"
 
 
 def mark_directory(ledger_id: int) -> str:
-    """The directory of a ledger's mark below the ledgers root. No other ledger has its mark there.
+    """Return the path of the directory that contains the mark of this ledger and no other mark.
 
-    It is the ledger id in hexadecimal, in four levels of sixteen bits.
+    The path is relative to the ledgers root. Its four levels are the ledger id in hexadecimal, with
+    sixteen bits in each level.
     """
     digits = f"{_checked(ledger_id):016x}"
     return f"{MARKS}/{digits[:4]}/{digits[4:8]}/{digits[8:12]}/{digits[12:]}"
 
 
 def level_of(ledger_id: int, level: int) -> int:
-    """The number of the directory on a level (0 to 3) above the mark of a ledger."""
+    """Return the number in the name of the directory above a ledger's mark on a level (0 to 3)."""
     return ledger_id >> _LEVEL_BITS * (LEVELS_COUNT - 1 - level) & ((1 << _LEVEL_BITS) - 1)
 
 
 def ledger_of_levels(names: Iterable[str]) -> int:
-    """The ledger id whose mark is in the directory with these four names."""
+    """Return the id of the ledger whose mark is in the directory with these four level names."""
     return int("".join(names), 16)
 
 
 def lock_path(ledger_id: int) -> str:
-    """The path of a ledger's lock below the ledgers root."""
+    """Return the path of a ledger's lock below the ledgers root."""
     return f"{LOCKS}/{_name(ledger_id)}"
 
 
 def encode_holder(bookie_id: str) -> bytes:
-    """The data of a lock or of a vote: a message as text with the field `bookieId`."""
+    """Return the data of a lock or of a vote: a message as text with the field `bookieId`."""
     return f"bookieId: {quoted(bookie_id.encode())}\n".encode()
 
 
 def decode_holder(data: bytes) -> str:
-    """The id in the data of a lock or of a vote; "" if it has none."""
+    """Return the bookie id in the data of a lock or of a vote; "" if the data has no id."""
     holder = ""
     for name, value in _values(data, "a lock or a vote"):
         if name != "bookieId":
@@ -130,13 +132,13 @@ def decode_holder(data: bytes) -> str:
 
 
 def vote_number(name: str) -> int | None:
-    """The number in the name of a vote; None if the name is not the name of a vote."""
+    """Return the number in the name of a vote; None if the name is not the name of a vote."""
     match = _VOTE.fullmatch(name)
     return None if match is None else int(match[1])
 
 
 def check_layout(data: bytes) -> None:
-    """Raise an error unless `LAYOUT` describes the paths of this module."""
+    """Raise an error unless the data of `LAYOUT` describes the paths in this module."""
     found = dict(_values(data, "the layout of auto-recovery"))
     if found != {"type": b"BASIC", "version": 1}:
         raise WireFormatError(
@@ -146,26 +148,26 @@ def check_layout(data: bytes) -> None:
 
 
 def encode_delay(seconds: int) -> bytes:
-    """The data of the delay: a decimal number."""
+    """Return the data of the node with the delay of auto-recovery: a decimal number."""
     if not 0 <= seconds <= DELAY_SECONDS_MAX:
         raise WireFormatError(f"a delay of {seconds} s is not between 0 and {DELAY_SECONDS_MAX}")
     return str(seconds).encode()
 
 
 def decode_delay(data: bytes) -> int:
-    """The delay in seconds. Apache also stores negative numbers, which mean no delay."""
+    """Return the delay in seconds. Apache also stores negative numbers, which mean no delay."""
     if not re.fullmatch(rb"[+-]?[0-9]{1,10}", data):
         raise WireFormatError(f"not a delay in seconds: {data[:40]!r}")
     return max(0, int(data))
 
 
 def encode_time(time_ms: int) -> bytes:
-    """The data of the time of a check: a message in binary with the number as field 1."""
+    """Return the data of the node with the time of a check: a binary message with field 1."""
     return encode_number(_TIME_FIELD, time_ms)
 
 
 def decode_time(data: bytes) -> int | None:
-    """The time of a check in ms since 1970; None if the data has no time."""
+    """Return the time of a check in ms since 1970; None if the data has no time."""
     found: int | None = None
     for field in fields_of(data[:SIZE_BYTES_MAX]):
         if field.number == _TIME_FIELD:

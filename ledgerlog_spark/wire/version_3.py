@@ -2,9 +2,10 @@
 
 A version 3 frame is a protobuf Request. Its field 1 is a BKPacketHeader with the fields 1 version,
 2 operation and 3 transaction id. The refusal is a Response with the same header, and with a status
-in field 2 (WIRE.md#version-3). The status EBADVERSION immediately ends every request except an add.
-If an add got this status, the client would replace the bookie and resend the add, as long as there
-are other bookies. So an add gets the status EUA (unauthorized), which ends the add immediately.
+in field 2 (WIRE.md#version-3). A request other than an add is refused with the status EBADVERSION,
+and the client ends the request immediately. If an add were refused with this status, the client
+would replace the bookie and send the add again, until no other bookie is left. So an add is refused
+with the status EUA (unauthorized), and the client ends the add immediately.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _HEADER_OFFSET: Final = 2
 
 
 def refusal_of_version_3(body: memoryview) -> bytes | None:
-    """The frame that refuses a version 3 request; None if `body` is not a version 3 request."""
+    """Return the frame that refuses the request `body`; None if `body` is not of version 3."""
     if (
         len(body) <= _HEADER_OFFSET
         or body[0] != FIRST_BYTE

@@ -1,11 +1,11 @@
 r"""The paths of ledgers in ZooKeeper, and the `LAYOUT` node (WIRE.md#znodes).
 
-The paths below the ledgers root are the same as in Apache's ledger managers. In the hierarchical
-layout, a ledger id below 2,147,483,647 has ten digits, as `/AA/BBBB/LCCCC`. Every other id has
-nineteen digits, as `/AAA/BBBB/CCCC/DDDD/LEEEE`. In the long hierarchical layout, every id has
-nineteen digits. In the flat layout, all ledgers are children of the root, as `/L0000000042`, and an
-id has at least ten digits. The `LAYOUT` node has two lines, without a newline at the end. The first
-line is `2`. The second line is the class name of the factory, a colon and its version.
+The paths of ledgers below the ledgers root are the same as in Apache's ledger managers. In the
+hierarchical layout, a ledger id below 2,147,483,647 has ten digits, as `/AA/BBBB/LCCCC`. Every
+other id has nineteen digits, as `/AAA/BBBB/CCCC/DDDD/LEEEE`. In the long hierarchical layout, every
+id has nineteen digits. In the flat layout, all ledgers are children of the root, as `/L0000000042`,
+and an id has at least ten digits. The `LAYOUT` node has two lines, without a newline at the end.
+The first line is `2`. The second line is the class name of the factory, a colon and its version.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LAYOUT = re.compile(r"2\n([A-Za-z0-9_.$]{1,256}):([0-9]{1,9})\n?")
 
 
 class PathStyle(Enum):
-    """How the path of a ledger is made from its id."""
+    """The rule that makes the path of a ledger from its id."""
 
     HIERARCHICAL = "hierarchical"
     LONG_HIERARCHICAL = "longhierarchical"
@@ -41,12 +41,12 @@ class Layout:
     version: int
 
     def encode(self) -> bytes:
-        """The data of the `LAYOUT` node."""
+        """Return the data of the `LAYOUT` node."""
         return f"2\n{self.factory}:{self.version}".encode()
 
     @classmethod
     def decode(cls, data: bytes) -> Layout:
-        """The layout in the data of a `LAYOUT` node."""
+        """Return the layout in the data of a `LAYOUT` node."""
         match = _LAYOUT.fullmatch(data.decode("ascii", "replace"))
         if match is None:
             raise WireFormatError(f"not a ledger layout: {data[:80]!r}")
@@ -54,11 +54,11 @@ class Layout:
 
 
 HIERARCHICAL: Final = Layout("org.apache.bookkeeper.meta.HierarchicalLedgerManagerFactory", 1)
-"""The layout with the paths of this module. ledgerlog writes it, as Apache does by default."""
+"""The hierarchical layout. ledgerlog creates new clusters with it, as Apache does by default."""
 
 
 def ledger_path(ledger_id: int, style: PathStyle = PathStyle.HIERARCHICAL) -> str:
-    """The path below the ledgers root. It begins with a slash."""
+    """Return the path of a ledger, relative to the ledgers root. The path begins with a slash."""
     if not 0 <= ledger_id <= LEDGER_ID_MAX:
         raise WireFormatError(f"ledger id {ledger_id} is not between 0 and {LEDGER_ID_MAX}")
     if style is PathStyle.FLAT:
@@ -71,7 +71,7 @@ def ledger_path(ledger_id: int, style: PathStyle = PathStyle.HIERARCHICAL) -> st
 
 
 def ledger_id_of(path: str, style: PathStyle = PathStyle.HIERARCHICAL) -> int:
-    """The id of the ledger with this path."""
+    """Return the id of the ledger with this path."""
     patterns = (_FLAT,) if style is PathStyle.FLAT else (_SHORT, _LONG)
     for pattern in patterns:
         match = pattern.fullmatch(path)

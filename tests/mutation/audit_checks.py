@@ -247,8 +247,8 @@ MUTATIONS = [
     Mutation(
         "moves_are_decided_without_the_places",
         PLACEMENTS,
-        "            if not places.is_read:\n                return  # the next look",
-        "            if not places.is_read:\n                break  # the next look",
+        "            if not places.is_read:\n                return  # the next attempt",
+        "            if not places.is_read:\n                break  # the next attempt",
         "a check that could not read the places is stored as done",
     ),
     Mutation(
@@ -268,8 +268,8 @@ MUTATIONS = [
     Mutation(
         "host_clock_expires",
         f"{HOST}/store_requests.py",
-        "clock.estimate_ms()\n        if now_ms is None:  # this",
-        'clock and __import__("time").time_ns() // 1_000_000\n        if now_ms is None:  # this',
+        "clock.estimate_ms()\n        if now_ms is None:",
+        'clock and __import__("time").time_ns() // 1_000_000\n        if now_ms is None:',
         "an auditor whose clock is ahead reads all copies at once, and one behind reads none",
     ),
     Mutation(

@@ -448,7 +448,7 @@ _BYTES = [
     Mutation(
         "attempt_cut_off_early_leaves_what_waits",
         f"{TRANSPORT}/v2/link.py",
-        "            self._connecting = None  # a task that never began did not reset it\n",
+        "            self._connecting = None  # a task that never began has not reset this\n",
         "",
         "requests are never answered when a transport is closed as it begins to connect",
     ),

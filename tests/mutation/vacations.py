@@ -251,7 +251,7 @@ MUTATIONS = [
     Mutation(
         "survey_skips_ledgers_it_cannot_read",
         f"{HOST}/survey.py",
-        "            raise walked.found  # it may name the bookie\n",
+        "            raise walked.found  # a ledger that cannot be read may name the bookie\n",
         "            continue\n",
         "a vacation begins although a damaged record may name the bookie",
     ),

@@ -24,7 +24,7 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.entry import EntryCodec
 
 READ_SIZE_BYTES_MAX = 1 << 20
-"""Maximum size of one answer. A larger entry is read alone."""
+"""Maximum size of one answer. An entry that is larger is read alone."""
 
 
 class AuditTransport(BookieTransport, EntryLister, Protocol):
@@ -32,7 +32,7 @@ class AuditTransport(BookieTransport, EntryLister, Protocol):
 
 
 class CopyRequests:
-    """Performs the requests of the checks."""
+    """Performs the checks' requests to bookies."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class CopyRequests:
         return m.CopiesListed(effect.request, outcome)
 
     async def _verify(self, effect: m.VerifyCopies) -> m.CopiesVerified:
-        """Read the entries before the first gap between their ids: a request can have no gap.
+        """Read the entries before the first gap in their ids, because one request has no gaps.
 
         An entry that was given up counts neither as absent nor as damaged.
         """
@@ -111,8 +111,8 @@ class CopyRequests:
             partial(self._transport.read_batch, effect.bookie_id, request)
         )
         if code in NO_BATCHES:
-            # The bookie does not support batch reads, because its release is older. Without single
-            # reads, all its copies would count as unknown.
+            # The bookie has an older release, which does not support batch reads. If its entries
+            # were not read one by one, all its copies would count as unknown.
             single = ReadEntry(ledger_id, first)
             code, one = await self._reply(partial(self._transport.read, effect.bookie_id, single))
             entries = [one] if code is Code.OK and one is not None else []
@@ -132,7 +132,7 @@ class CopyRequests:
         )
 
     async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
-        """Send a request of the port, and return the arguments of its callback."""
+        """Send a request with `send`, and return the arguments of its callback."""
         answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
 
         def on_reply(*reply: Any) -> None:
@@ -146,7 +146,7 @@ class CopyRequests:
 def damaged_in(
     metadata: LedgerMetadata, ledger_id: int, first_entry_id: int, entries: Sequence[bytes]
 ) -> list[int]:
-    """The ids of consecutive entries whose digest or header is wrong."""
+    """Return the ids of consecutive entries whose digest or header is wrong."""
     codec = _codec(metadata.digest_type, metadata.password)
     damaged = list[int]()
     position = 0

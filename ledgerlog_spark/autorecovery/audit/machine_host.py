@@ -17,7 +17,7 @@ Perform = Callable[[Any], Awaitable[Any]]
 
 
 class AuditMachine(Protocol):
-    """The common part of the audit's machines."""
+    """The methods that all machines of the audit have."""
 
     def begin(self) -> list[Any]:
         """Return the first effects."""
@@ -31,8 +31,8 @@ class AuditMachine(Protocol):
 class AuditMachineHost(EventQueue[Any]):
     """Runs one machine until it has stepped down.
 
-    Requests and effects without a reply are performed in tasks. Effects without a reply are
-    performed one after the other.
+    Each request is performed in a separate task. Effects without a reply are also performed in
+    tasks, but one after another.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class AuditMachineHost(EventQueue[Any]):
         """Create a host of a machine that has not begun.
 
         Args:
-            machine: The machine.
+            machine: The machine, which has not begun.
             requests: For each type of request, a function that returns the reply.
-            stores: For each type of effect without a reply, a function that performs it.
-            random: For the jitter of timers.
-            on_indication: Called with each indication.
+            stores: For each type of effect without a reply, a function that performs the effect.
+            random: Source of random numbers for the jitter of timers.
+            on_indication: Function that is called with each indication.
         """
         super().__init__(
             machine,

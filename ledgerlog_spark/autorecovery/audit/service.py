@@ -1,8 +1,8 @@
 """The auditor of one process: takes part in the election, and takes the lease of the checks.
 
-The elected auditor marks the ledgers of lost bookies. This auditor may be an auditor of Apache. The
-checks of replicas, digests and placement run in the process that holds the lease, which only
-ledgerlog takes (AUTORECOVERY.md#N15).
+The elected auditor marks the ledgers of lost bookies. An auditor of Apache may be elected instead
+of this auditor. The checks of replicas, digests and placement run in the process that has the
+lease. Only processes of ledgerlog take this lease (AUTORECOVERY.md#N15).
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from ledgerlog_spark.waits import forever, within
 
 LEASE = "autorecovery-checks"
 DELAY_SECONDS = 60
-"""The delay that the first auditor of a cluster stores."""
+"""Delay in seconds that the first auditor of a cluster stores."""
 POLL_SECONDS = 0.25
 """Time between two checks of the connection to the store."""
 LEASE_SECONDS = 10.0
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
 Report = Callable[[str, Any], None]
-"""Called with the name of an event and its indication or error."""
+"""A function that is called with the name of an event and its indication or error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +67,14 @@ class AuditServiceSettings:
 
 
 def settings_at(digest_bytes_per_second: int) -> AuditServiceSettings:
-    """The settings of an auditor whose digest check reads at most this number of bytes a second."""
+    """Return settings whose digest check reads at most this number of bytes per second."""
     return AuditServiceSettings(
         digests=DigestSettings(rate_bytes_per_second=digest_bytes_per_second)
     )
 
 
 class AuditService:
-    """Audits a cluster while `run` runs."""
+    """Audits a cluster until the call of `run` is cancelled."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class AuditService:
             stores: The stores of the cluster.
             services: The services of a client on these stores.
             transport: Sends the requests to bookies.
-            report: Called with each event.
+            report: Function that is called with each event.
             settings: The settings of the machines.
         """
         self._id = candidate_id
@@ -115,11 +115,11 @@ class AuditService:
         return self._auditor.lost if self._auditor is not None else ()
 
     async def run(self) -> None:
-        """Audit until this call is cancelled. A machine that failed is reported and replaced."""
+        """Audit until this call is cancelled. If a machine fails, report and replace it."""
         await _all([self._for_ever("auditor", self._audit), self._for_ever("checks", self._check)])
 
     async def _for_ever(self, name: str, turn: Callable[[], Any]) -> None:
-        """Repeat a turn. An error of the store only delays the next turn."""
+        """Call `turn` repeatedly. After an error of the store, wait before the next call."""
         failures = 0
         while True:
             try:
@@ -130,10 +130,10 @@ class AuditService:
                 failures += 1
                 await asyncio.sleep(RETRY.pause_ms(failures) / 1e3)
 
-    # The auditor.
+    # Methods for the auditor.
 
     async def _audit(self) -> None:
-        """Take part in one election. If this auditor is elected, audit until its vote is lost."""
+        """Take part in one election. If it is won, audit until the vote is lost."""
         candidacy = await self._election.join(self._id)
         try:
             await _first(candidacy.elected, candidacy.lost)
@@ -172,7 +172,7 @@ class AuditService:
             switch.watch_delay(on_change),
         ]
 
-    # The checks.
+    # Methods for the checks.
 
     async def _check(self) -> None:
         """Take the lease, and run the checks until the session is replaced."""
@@ -213,7 +213,7 @@ class AuditService:
         async with self._running(host, requests, lost):
             await host.run()
 
-    # Parts that the auditor and the checks share.
+    # Methods for both the auditor and the checks.
 
     def _requests(self, may_write: Callable[[], bool]) -> AuditStoreRequests:
         return AuditStoreRequests(
@@ -258,7 +258,7 @@ class AuditService:
 
 
 def stores_of(stores: MetadataStores) -> AuditStores:
-    """The stores of a cluster that the audit uses."""
+    """Select, from all stores of a cluster, the stores that the audit uses."""
     return AuditStores(
         tree=stores.tree,
         ledgers=stores.ledgers,
@@ -272,7 +272,7 @@ def stores_of(stores: MetadataStores) -> AuditStores:
 
 
 async def _all(works: Sequence[Coroutine[Any, Any, None]]) -> None:
-    """Run all coroutines. If one of them fails, cancel the others and raise its error."""
+    """Run all coroutines. If one fails, cancel the other coroutines and raise its error."""
     tasks = [asyncio.create_task(work) for work in works]
     try:
         done, _ = await forever(

@@ -1,8 +1,8 @@
 """The requests of the audit's machines to the metadata store.
 
 Each method returns the reply for the machine. After an error of the store, the reply reports the
-failure, and the machine tries again later. A mark, hole or move is written only while the
-process may publish, and is never sent again on a new session.
+failure, and the machine tries again later. A mark, hole or move is written only while the process
+may publish. The write is never sent again in a new session.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _CHECKS = {m.CheckKind.REPLICAS: Check.REPLICAS, m.CheckKind.PLACEMENT: Check.PL
 
 @dataclass(frozen=True, slots=True)
 class AuditStores:
-    """The stores that the audit uses."""
+    """The metadata stores that the audit uses."""
 
     tree: ZnodeTree
     ledgers: LedgerStore
@@ -57,7 +57,7 @@ class AuditStores:
 
 
 class AuditStoreRequests:
-    """Performs the requests of one machine."""
+    """Performs one machine's requests to the metadata store."""
 
     def __init__(
         self,
@@ -71,14 +71,15 @@ class AuditStoreRequests:
         Args:
             stores: The stores.
             choice: The places of bookies, for the placement check.
-            may_write: Whether the election or lease is held, and the store is connected.
-            report: Called with each error of the store.
+            may_write: Function that returns whether the process is elected or has the lease, and is
+                connected to the store.
+            report: Function that is called with each error of the store.
         """
         self._stores = stores
         self._choice = choice
         self._may_write = may_write
         self._report = report
-        self._walk: tuple[int, AsyncIterator[Any]] | None = None  # the open walk and its position
+        self._walk: tuple[int, AsyncIterator[Any]] | None = None  # position and records of a walk
         self._is_walk_old = False  # whether the cluster was read after the walk was opened
         self._digests_begun_ms = 0
         self.performs: Mapping[type, Callable[[Any], Any]] = {
@@ -97,7 +98,7 @@ class AuditStoreRequests:
         }
 
     async def close(self) -> None:
-        """Close the open walk."""
+        """Close the reader of the present walk."""
         walk, self._walk = self._walk, None
         if walk is not None and hasattr(walk[1], "aclose"):
             await walk[1].aclose()
@@ -110,13 +111,14 @@ class AuditStoreRequests:
             return m.ClusterRead(effect.request, None)
 
     async def _cluster(self) -> m.ClusterState:
-        """Read the state after a sync. Records that were read before the sync are not used."""
+        """Read the state of the cluster after a sync. No record from before the sync is used."""
         self._is_walk_old = True
         registration = self._stores.registration
         await registration.sync()
         registered: set[str] = set()
         for read in (registration.writable, registration.read_only, registration.writable):
-            # The third read finds a bookie that became writable between the first two.
+            # The third read finds a bookie that became writable between the first and the second
+            # read.
             registered.update(await read())
         delay = await self._stores.switch.lost_bookie_delay()
         return m.ClusterState(
@@ -136,7 +138,7 @@ class AuditStoreRequests:
             return m.RecordsRead(effect.request, is_read=False)
 
     async def _page(self, effect: m.ReadRecords) -> m.RecordsRead:
-        """Read the next records of the open walk, or begin a walk at the position."""
+        """Read the next records of the present walk, or begin a walk at the effect's position."""
         if self._is_walk_old or self._walk is None or self._walk[0] != effect.after:
             self._is_walk_old = False
             await self.close()
@@ -181,7 +183,7 @@ class AuditStoreRequests:
         return m.RecordsRead(effect.request, True, records, sorted(unreadable))
 
     async def _written(self, request: int, write: Any) -> m.NoteWritten:
-        """Await a write. Write nothing if the process may not publish."""
+        """Await a write, and return the reply. If the process may not publish, write nothing."""
         if not self._may_write():
             write.close()
             return m.NoteWritten(request, is_written=False)
@@ -226,9 +228,9 @@ class AuditStoreRequests:
             return m.CheckTimeRead(effect.request, is_read=False)
 
     async def _check_time(self, effect: m.ReadCheckTime) -> m.CheckTimeRead:
-        """The times of checks come only from the store's clock (AUTORECOVERY.md#N10)."""
+        """Read the time of a check, which is only from the store's clock (AUTORECOVERY.md#N10)."""
         now_ms = self._stores.tree.clock.estimate_ms()
-        if now_ms is None:  # this session has written nothing yet
+        if now_ms is None:  # unknown, because this session has not written to the store yet
             return m.CheckTimeRead(effect.request, is_read=False)
         if effect.kind is m.CheckKind.DIGESTS:
             position = await self._stores.times.position(Walk.DIGESTS)
@@ -259,7 +261,10 @@ class AuditStoreRequests:
         await self._stores.times.set_position(walk, WalkPosition(after, begun_ms, passes))
 
     async def _stored(self, write: Any) -> None:
-        """Await a write that only saves a successor work. Its errors are reported, not raised."""
+        """Await a write that saves work for a successor.
+
+        Report its errors, but do not raise them.
+        """
         if not self._may_write():
             write.close()
             return
@@ -270,7 +275,7 @@ class AuditStoreRequests:
 
 
 def number_of(version: Version) -> int:
-    """A number that differs for each version of a node."""
+    """Return a number that is different for each version of a node."""
     return (version.incarnation << 32) + version.number
 
 

@@ -1,4 +1,4 @@
-"""The requests of replication jobs to bookies: lists, forces, reads with verified digests, adds."""
+"""The requests of replication jobs to bookies: lists, syncs, reads with verified digests, adds."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from ledgerlog_spark.wire.digests import master_key
 from ledgerlog_spark.wire.entry import EntryCodec
 
 READ_SIZE_BYTES_MAX = 1 << 20
-"""Maximum size of one answer. A larger entry is read alone."""
+"""Maximum size of one answer. An entry that is larger is read alone."""
 
 
 class CopyTransport(BookieTransport, EntryLister, Protocol):
     """A transport that also lists entries, and counts its connections."""
 
     def recovery_connections(self, bookie_id: str) -> int:
-        """Number of connections to a bookie that were opened for recovery adds."""
+        """Return the number of connections to a bookie that were opened for recovery adds."""
 
 
 class ControlReads(Protocol):
-    """Reads through the control service, which wait until earlier adds are durable."""
+    """Sends reads to the control service, which answers after all earlier adds are durable."""
 
     def read(self, bookie_id: str, request: ReadEntry, timeout_ms: int, on_reply: OnRead) -> None:
         """Read one stored entry."""
@@ -52,7 +52,7 @@ class CopyCounters:
 
     entries_copied: int = 0
     bytes_copied: int = 0
-    copies_refused: int = 0  # entries that a bookie returned with a wrong digest
+    copies_refused: int = 0  # number of entries that bookies returned with a wrong digest
 
 
 class BookieRequests:
@@ -72,9 +72,9 @@ class BookieRequests:
 
         Args:
             transport: Sends reads, adds and lists.
-            control: Sends the reads that force entries.
+            control: Sends the reads before whose answers a bookie syncs all entries.
             info_of: Reads the registration of a bookie.
-            pace: Limits the bytes of copies.
+            pace: Limits the rate of copying.
             counters: Counts the copies.
             timeout_ms: Deadline of each request.
             accepted: The entries that an operator gave up.
@@ -90,7 +90,7 @@ class BookieRequests:
     def performs(
         self, ledger_id: int, metadata: Callable[[], LedgerMetadata]
     ) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        """The performers of one job; `metadata` returns the newest metadata of the ledger."""
+        """Return the functions that perform a job's requests; `metadata` returns its metadata."""
         return {
             m.ListEntries: partial(self._list, ledger_id),
             m.ForceEntries: partial(self._force, ledger_id),
@@ -99,7 +99,7 @@ class BookieRequests:
         }
 
     async def read_lac(self, bookie_id: str, ledger_id: int) -> int:
-        """The LAC of a ledger on a bookie; NO_ENTRY if the bookie does not answer."""
+        """Return the LAC of a ledger on a bookie; NO_ENTRY if the bookie does not answer."""
         send = partial(self._transport.read_lac, bookie_id, ledger_id)
         code, last_add_confirmed = await self._reply(send)
         return last_add_confirmed if code is Code.OK else NO_ENTRY
@@ -124,7 +124,7 @@ class BookieRequests:
     async def _force(self, ledger_id: int, effect: m.ForceEntries) -> m.EntriesForced:
         """Read an entry as a recovery does. The bookie answers after all earlier adds are durable.
 
-        A bookie without a control service does not support this read, so it gets no request.
+        A bookie without a control service does not support this read, so no request is sent to it.
         """
         request = ReadEntry(ledger_id, effect.entry_id, is_recovery=True)
         code, _ = await self._reply(partial(self._control.read, effect.bookie_id, request))
@@ -179,7 +179,7 @@ class BookieRequests:
         return m.CopiesAdded(effect.request, code, connection)
 
     async def _reply(self, send: Callable[[int, Callable[..., None]], None]) -> Any:
-        """Send a request of the port, and return the arguments of its callback."""
+        """Send a request with `send`, and return the arguments of its callback."""
         answered: asyncio.Future[tuple[Any, ...]] = asyncio.get_running_loop().create_future()
 
         def on_reply(*reply: Any) -> None:
@@ -193,7 +193,7 @@ class BookieRequests:
 def verified_copies(
     metadata: LedgerMetadata, ledger_id: int, first_entry_id: int, stored: list[bytes]
 ) -> tuple[m.Copy, ...]:
-    """The entries before the first one whose digest or header is wrong (AUTORECOVERY.md#X10)."""
+    """Return the entries before the first with a wrong digest or header (AUTORECOVERY.md#X10)."""
     codec = _codec(metadata.digest_type, metadata.password)
     columns = codec.decode_prefix(stored, ledger_id, first_entry_id)
     if columns is None:
@@ -204,7 +204,7 @@ def verified_copies(
 
 
 def _ids_of(copies: tuple[m.Copy, ...]) -> range | tuple[int, ...]:
-    """The ids of the copies. Consecutive ids become a range, which has a shorter encoding."""
+    """Return the ids of the copies; consecutive ids as a range, which has a shorter encoding."""
     first, last = copies[0].entry_id, copies[-1].entry_id
     if last - first + 1 == len(copies):
         return range(first, last + 1)

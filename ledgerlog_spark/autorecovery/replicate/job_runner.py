@@ -11,11 +11,12 @@ from ledgerlog_spark.protocol.autorecovery.replicate.messages import Effect, Job
 from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 
 Performers = Mapping[type, Callable[[Any], Awaitable[Any]]]
-"""For each effect type, a coroutine function that returns the reply."""
+"""For each type of effect, the coroutine function that performs the effect and returns the
+reply."""
 
 
 async def run_job(machine: LedgerReplication, performers: Performers) -> JobEnded:
-    """Run a machine to its end. If this call is cancelled, the lock is still held."""
+    """Run a machine to its end. If this call is cancelled, it does not release the lock."""
     perform: Performers = {StartTimer: _wait, **performers}
     effects: list[Effect] = machine.begin()
     while not isinstance(effects[-1], JobEnded):

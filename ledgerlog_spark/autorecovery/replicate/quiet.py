@@ -1,20 +1,20 @@
-"""Measures how long open ledgers have got no entry, by the monotonic clock of one worker."""
+"""Measures the time without a new entry in open ledgers, by the monotonic clock of one worker."""
 
 from __future__ import annotations
 
 LEDGERS_MAX = 10_000
-"""Maximum number of ledgers that are remembered. The ledger that was measured first is forgotten
-first."""
+"""Maximum number of ledgers that are remembered. If there are more, the ledger that was measured
+first is forgotten."""
 
 
 class QuietLedgers:
-    """The last entry of each measured ledger, and when this entry was first seen."""
+    """The last entry of each measured ledger, and the time when this entry was first found."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, float]] = {}
 
     def measure(self, ledger_id: int, last_entry_id: int, now_ms: float) -> int:
-        """Note the last entry of a ledger. Return the time since it was first noted, in ms."""
+        """Store the last entry of a ledger. Return the time in ms since it was first stored."""
         before = self._seen.get(ledger_id)
         if before is None or before[0] != last_entry_id:
             self._seen.pop(ledger_id, None)

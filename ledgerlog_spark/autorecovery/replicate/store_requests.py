@@ -1,7 +1,7 @@
 """The requests of replication jobs to the metadata store.
 
 Each method returns the reply for the machine. All requests of a job belong to the session that took
-the lock. After the end of this session, none of them is sent (AUTORECOVERY.md#X2).
+the lock. After the end of this session, no request of the job is sent (AUTORECOVERY.md#X2).
 """
 
 from __future__ import annotations
@@ -33,27 +33,27 @@ from ledgerlog_spark.protocol.ledger.messages import Failure, MetadataOutcome
 from ledgerlog_spark.wire.repair_notes import HoleKind, Unreadable, UnreadableRange
 
 RECOVERY_PAUSE_SECONDS = 0.02
-"""The pause after each recovery, so that a worker fences at most 50 ledgers a second."""
+"""Pause in seconds after each recovery. So a worker fences at most 50 ledgers per second."""
 
 Recover = Callable[[int, bytes, int], Awaitable[LedgerMetadata]]
 """A function that fences and closes a ledger. It gets the ledger id, the password and the floor."""
 
 
 class FencePace:
-    """Lets the jobs of a worker recover one ledger at a time."""
+    """Ensures that the jobs of a worker recover only one ledger at a time."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()
 
     async def recover(self, recover: Callable[[], Awaitable[LedgerMetadata]]) -> None:
-        """Recover a ledger when the recoveries of earlier callers have ended."""
+        """Recover a ledger after the recoveries of earlier callers have ended."""
         async with self._turn:
             await recover()
             await asyncio.sleep(RECOVERY_PAUSE_SECONDS)
 
 
 class StoreRequests:
-    """Performs the requests of one job.
+    """Performs the requests of one job to the metadata store.
 
     Attributes:
         lock: The lock of the ledger; None before it is taken.
@@ -80,10 +80,10 @@ class StoreRequests:
             stores: The stores of the cluster.
             queue: The queue of the task.
             ledger_id: The ledger.
-            worker_id: The id in the lock, for Apache's tools.
+            worker_id: The id that the lock contains, for Apache's tools.
             bookies: The places of the bookies, and the policy for targets.
             floor_of: Reads the last entry of a ledger that a log lists.
-            recover: Closes a ledger.
+            recover: Fences and closes a ledger.
             read_lac: Reads the LAC of a ledger on a bookie.
             quiet: Measures the time since open ledgers got their last entry.
             fences: Limits the recoveries of the worker.
@@ -117,7 +117,7 @@ class StoreRequests:
         }
 
     def _require_session(self) -> None:
-        """Raise an error if the session that began the job has ended."""
+        """Raise an error if the session in which the job began has ended."""
         if self._stores.tree.session_id != self._session_id:
             raise MetadataUnavailableError(
                 f"the session in which ledger {self._ledger_id} was taken has ended",
@@ -170,7 +170,7 @@ class StoreRequests:
         return m.LockReleased(effect.request)
 
     async def release(self) -> None:
-        """Release the lock if this session has it. After an error, the worker releases it later."""
+        """Release the lock if this session has it. If this fails, the worker releases it later."""
         lock, self.lock = self.lock, None
         if lock is not None and self._stores.replication_locks.is_held(lock):
             try:
@@ -291,7 +291,7 @@ class StoreRequests:
                 lambda: self._recover_ledger(ledger_id, password, effect.floor)
             )
         except LedgerNotFoundError:
-            return m.LedgerRecovered(effect.request, None)  # the next load finds no record
+            return m.LedgerRecovered(effect.request, None)  # the next load then finds no record
         except NeedsOperatorError:
             return m.LedgerRecovered(effect.request, Failure.NEEDS_OPERATOR)
         except NotEnoughBookiesError:

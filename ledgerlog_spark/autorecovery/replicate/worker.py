@@ -1,7 +1,8 @@
 """A replication worker: takes ledgers from the three queues, and heals several at a time.
 
-The worker keeps no state that another worker needs. If it crashes, its session ends. Then another
-worker takes its ledgers, and copies only the entries that the bookies lack.
+A worker has no state that another worker needs. If the worker crashes, its session ends. Then
+another worker takes the ledgers of the crashed worker, and copies only the entries that the bookies
+lack.
 """
 
 from __future__ import annotations
@@ -45,23 +46,24 @@ from ledgerlog_spark.protocol.ledger.messages import StartTimer, TimerFired
 from ledgerlog_spark.wire.repair_notes import FailedAttempts, WorkerReport, WorkerTask
 
 POLL_SECONDS = 10.0
-"""A queue is walked again after this time, even if no watch reported a change."""
+"""Time after which the queues are read again, even if no watch reported a change."""
 NEXT_PART_SECONDS = 1.0
-"""The next part of a long queue is walked after this time, if no task of the last part is due."""
+"""Time after which the next part of a long queue is read, if no task of the last part is due."""
 REPORT_SECONDS = 2.0
 LOOK_MAX = 1_000
-"""Maximum number of ledgers that one walk of a queue reads. The next walk reads the following
-ledgers."""
+"""Maximum number of ledgers of a queue that are read at once. The next read continues with the
+following ledgers."""
 JOBS_OPEN_MAX = 1_000
-"""Maximum number of jobs, including those that only wait for the writer of an open ledger."""
+"""Maximum number of jobs, including jobs that only wait for the writer of an open ledger."""
 DETAIL_MAX = 500
-"""Maximum number of characters of an unexpected error in a note."""
+"""Maximum number of characters of the text of an unexpected error in a note."""
 NOTED_FAILURES = 3
-"""After this number of failures in a row, a note states why a ledger is not healed. Only the first
-failure and the failure with this number are reported as events, so a ledger has few log lines."""
+"""Number of failures in a row after which a note states the reason why a ledger is not healed. Only
+the first failure and the failure with this number are reported as events, so there are few log
+lines about a ledger."""
 
 Report = Callable[[str, Any], None]
-"""Called with the name of an event, and with its subject."""
+"""A function that is called with the name of an event, and with the subject of the event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +72,7 @@ class WorkerSettings:
 
     Attributes:
         jobs_max: Maximum number of ledgers that are healed at the same time.
-        bytes_per_second_max: Maximum number of bytes that are copied in a second; 0 means no limit.
+        bytes_per_second_max: Maximum number of bytes that are copied per second; 0 means no limit.
         request_timeout_ms: Deadline of each request to a bookie.
         job: Limits of each job.
     """
@@ -83,7 +85,7 @@ class WorkerSettings:
 
 @dataclass(slots=True)
 class WorkerCounters(CopyCounters):
-    """The work that a worker has done since its start."""
+    """Counters of the work that a worker has done since its start."""
 
     ledgers_healed: int = 0
     jobs_failed: int = 0
@@ -98,9 +100,9 @@ class WorkerParts:
         stores: The stores of the cluster, with the session of the worker.
         transport: Sends requests to bookies.
         control: Sends recovery reads through the control services.
-        bookies: Places of bookies, and the policy.
+        bookies: Places of bookies, and the policy of placement.
         floor_of: Reads the last entry of a ledger that a log lists.
-        recover: Closes a ledger.
+        recover: Fences and closes a ledger.
     """
 
     stores: MetadataStores
@@ -112,11 +114,11 @@ class WorkerParts:
 
 
 class ReplicationWorker:
-    """Heals ledgers while `run` runs.
+    """Heals ledgers until the call of `run` is cancelled.
 
     Attributes:
-        counters: The work that the worker has done.
-        state: `working`, `idle` or `disabled`.
+        counters: Counters of the work that the worker has done.
+        state: State of the worker: `working`, `idle` or `disabled`.
     """
 
     def __init__(
@@ -130,9 +132,9 @@ class ReplicationWorker:
 
         Args:
             worker_id: The id of the bookie, or `host:port` of the daemon.
-            parts: Its stores and transports.
-            report: Called with each event.
-            settings: Its limits.
+            parts: The stores, transports and functions of the worker.
+            report: Function that is called with each event.
+            settings: The limits of the worker.
         """
         self._id = worker_id
         self._parts = parts
@@ -157,10 +159,10 @@ class ReplicationWorker:
         self._random = Random()  # noqa: S311 - for the order of ledgers, not for secrets
         self._jobs: dict[asyncio.Task[None], tuple[TaskKey, LedgerReplication]] = {}
         self._wake = asyncio.Event()
-        self._candidates: list[TaskKey] = []  # found by the newest walk, without a job
+        self._candidates: list[TaskKey] = []  # tasks that the newest walk found, without a job
         self._places = asyncio.Semaphore(self._settings.jobs_max)
-        self._waiting = 0  # jobs in their grace time, which need no place
-        self._looked_to: dict[TaskQueue, int] = {}  # the last ledger of the newest walk of a queue
+        self._waiting = 0  # number of jobs in their grace time, which do not count for `jobs_max`
+        self._looked_to: dict[TaskQueue, int] = {}  # the ledger at which the walk of a queue ended
         self._walk_due = 0.0
         self._is_changed = True
         self._is_lost = False
@@ -203,7 +205,7 @@ class ReplicationWorker:
         self._on_queue()
 
     def _on_session(self) -> None:
-        """Cancel all jobs when another session begins, because their locks have ended."""
+        """Cancel all jobs when another session begins, because their locks no longer exist."""
         self._is_lost = True
         self._wake.set()
 
@@ -242,16 +244,17 @@ class ReplicationWorker:
         return max(0, min(places, JOBS_OPEN_MAX - len(self._jobs)))
 
     def _fill(self) -> bool:
-        """Begin jobs for the candidates that are due. Return whether no further job may begin."""
+        """Begin jobs for the candidates that are due. Return whether no more jobs may begin."""
         due = self._schedule.due(tuple(self._candidates), _now_ms())
-        # `due` omits ledgers with a job, so a ledger of two queues has one job at a time.
+        # `due` omits ledgers with a job, so a ledger that is in two queues has only one job at a
+        # time.
         for key in islice(due, self._free_places()):
             self._candidates.remove(key)
             self._begin(key)
         return not self._free_places()
 
     def _is_walk_due(self) -> bool:
-        """Whether to walk the queues now. A walk needs a request for each ledger of a queue."""
+        """Whether to read the queues now. Each ledger of a queue needs a request."""
         now = _now_ms() / 1e3
         if not self._is_changed and now < self._walk_due:
             return False
@@ -259,10 +262,10 @@ class ReplicationWorker:
         return True
 
     async def _queued(self) -> list[TaskKey]:
-        """The next tasks of the queues, marks first. Each worker takes them in a random order.
+        """Return the next tasks of the queues, marks first. The order is random for each worker.
 
-        A walk of a long queue continues where the last walk ended. So failed tasks that wait do not
-        hide the tasks after them.
+        A walk of a long queue begins where the last walk ended. So even if many failed tasks wait,
+        the tasks after them are found.
         """
         stores = self._parts.stores
         found: list[TaskKey] = []
@@ -292,13 +295,13 @@ class ReplicationWorker:
     def _on_done(self, task: asyncio.Task[None]) -> None:
         key, _ = self._jobs.pop(task)
         self._wake.set()
-        if task.cancelled():  # perhaps before its first step
+        if task.cancelled():  # possibly before the first step of the task
             self._schedule.end(key, None, _now_ms())
         elif task.exception() is not None:
             self._report("job_crashed", task.exception())
 
     async def _wait_in_grace(self, effect: StartTimer) -> TimerFired:
-        """Wait for a writer or a recovery. Another job may use this job's place meanwhile."""
+        """Wait for a writer or a recovery. During the wait, another job may run instead."""
         self._waiting += 1
         self._places.release()
         self._wake.set()
@@ -360,7 +363,7 @@ class ReplicationWorker:
             await self._note(key, ended, failures)
 
     async def _note(self, key: TaskKey, ended: JobEnded, failures: int) -> None:
-        """After three failures, store why a ledger is not healed. A success deletes the note."""
+        """Store why a ledger is not healed, after three failures. Delete this after a success."""
         notes, ledger_id = self._parts.stores.attempts, key[1]
         if failures >= NOTED_FAILURES:
             now_ms = time.time_ns() // 1_000_000
@@ -373,13 +376,16 @@ class ReplicationWorker:
                 await notes.delete(ledger_id, found.version)
 
     async def _drop_jobs(self) -> None:
-        """Cancel all jobs. Each job releases its lock if the session of the lock still lives."""
+        """Cancel all jobs.
+
+        If the session of a job's lock has not ended, the job releases the lock.
+        """
         jobs = list(self._jobs)
         for task in jobs:
             task.cancel()
         await asyncio.gather(*jobs, return_exceptions=True)
 
-    # Progress.
+    # Reports of the progress.
 
     @property
     def jobs_count(self) -> int:
@@ -397,13 +403,13 @@ class ReplicationWorker:
             try:
                 await self._parts.stores.worker_reports.publish(self._id, self.progress())
             except LedgerLogError:
-                pass  # the next report replaces this one
+                pass  # this report is lost, and the next report replaces it
             except Exception as error:  # noqa: BLE001 - a defect must not end all later reports
                 self._report("report_failed", error)
             await asyncio.sleep(REPORT_SECONDS)
 
     def progress(self) -> WorkerReport:
-        """The present work of the worker. The rate is measured since the last call."""
+        """Return the progress of the worker. The rate is measured since the last call."""
         counters, now = self.counters, _now_ms() / 1e3
         elapsed = now - self._reported_at
         rate = int((counters.bytes_copied - self._bytes_before) / elapsed) if elapsed > 0 else 0

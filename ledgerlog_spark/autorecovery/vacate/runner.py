@@ -33,7 +33,7 @@ from ledgerlog_spark.wire.repair_notes import (
 )
 
 PAGE = 256
-"""Number of ledgers whose metadata is read at once, and of moves that are written at once."""
+"""Maximum number of ledgers that are read at once, and of moves that are written at once."""
 BLOCKED = "the ledger is open, and its writer has not replaced the bookie"
 UNREADABLE = "the metadata of the ledger cannot be read, and may name the bookie"
 
@@ -41,7 +41,7 @@ _logger = logging.getLogger(__name__)
 
 
 class VacationRunner:
-    """Runs the vacation of one bookie, until it ends or is cancelled."""
+    """Runs the vacation of one bookie until the vacation ends or is cancelled."""
 
     def __init__(
         self, stores: MetadataStores, bookie_id: str, settings: VacatingSettings | None = None
@@ -49,8 +49,8 @@ class VacationRunner:
         self._stores = stores
         self._bookie_id = bookie_id
         self._machine = Vacating(bookie_id, settings)
-        self._vacation: Vacation | None = None  # as it was last loaded
-        self._ledgers: AsyncIterator[WalkedLedger] | None = None  # the walk that is running
+        self._vacation: Vacation | None = None  # the vacation when it was last loaded
+        self._ledgers: AsyncIterator[WalkedLedger] | None = None  # the ledgers of the present walk
         self._events: deque[m.Event] = deque([m.VacationBegun()])
         self._came = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -67,7 +67,7 @@ class VacationRunner:
         }
 
     async def run(self) -> m.VacationEnd:
-        """Run the machine to its end. After a cancellation, its moves are removed."""
+        """Run the machine to its end. If the vacation was cancelled, remove its moves."""
         try:
             while True:
                 while self._events:
@@ -148,7 +148,7 @@ class VacationRunner:
         return m.MovesQueued(effect.request)
 
     async def _count(self, effect: m.CountMoves) -> m.Event:
-        """Count all moves. Only one vacation runs at a time, so few are of other bookies."""
+        """Count all moves. Few of them are of other bookies, as one vacation runs at a time."""
         count = 0
         async for _ in self._stores.moves.walk():
             count += 1
@@ -203,7 +203,7 @@ class VacationRunner:
 
 
 def departure_of(vacation: Vacation) -> Departure:
-    """The values that the machine needs."""
+    """Return the part of a vacation that its machine needs."""
     return Departure(
         deletes_cookie=vacation.kind is VacationKind.DECOMMISSION,
         is_over=vacation.is_over,
@@ -220,7 +220,7 @@ def departure_of(vacation: Vacation) -> Departure:
 
 
 def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
-    """The vacation with the progress of the machine."""
+    """Return a copy of the vacation with the progress from its machine."""
     phase = VacationPhase.VACATED if departure.is_over else VacationPhase.VACATING
     return replace(
         vacation,
@@ -239,20 +239,20 @@ def with_departure(vacation: Vacation, departure: Departure) -> Vacation:
 
 
 async def remove_orphan_moves(stores: MetadataStores) -> None:
-    """Remove the moves of vacations that were cancelled while no process ran them."""
+    """Remove the moves of vacations that were cancelled while no process ran vacations."""
     named: set[str] = set()
     async for ledger_id in stores.moves.walk():
         found = await stores.moves.load(ledger_id)
         if found is not None:
             moves = found.value.moves
             named |= {one.bookie_id for one in moves if one.reason is not MoveReason.PLACEMENT}
-    # Vacations are read after the moves, because each vacation is written before its moves.
+    # The vacations are read after the moves, because each vacation is written before its moves.
     for bookie_id in sorted(named - set(await stores.vacations.all() if named else ())):
         await remove_moves(stores, bookie_id)
 
 
 async def remove_moves(stores: MetadataStores, bookie_id: str) -> None:
-    """Remove the moves from a bookie whose vacation was cancelled. Other moves stay."""
+    """Remove the moves away from a bookie whose vacation was cancelled, and keep other moves."""
     ids: Sequence[int] = [ledger_id async for ledger_id in stores.moves.walk()]
     for ledger_id in ids:
         while (found := await stores.moves.load(ledger_id)) is not None:

@@ -1,4 +1,4 @@
-"""The ledgers that name a bookie, their bytes on it, and the other bookies of the cluster."""
+"""Reads the ledgers that name a bookie, their bytes on this bookie, and the other bookies."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.wire.topology import Topology
 
 READS_MAX = 256
-"""Maximum number of reads at once."""
+"""Maximum number of concurrent reads of the metadata store."""
 
 
 async def holdings(stores: MetadataStores, bookie_id: str) -> Holdings:
-    """Walk through all ledgers, and add up the bytes that they have on a bookie."""
+    """Read all ledgers, and add up the bytes that they have on a bookie."""
     found = Holdings(bookie_id)
     await stores.ledgers.sync()
     async for walked in stores.ledgers.walk():
         if isinstance(walked.found, MetadataFormatError):
-            raise walked.found  # it may name the bookie
+            raise walked.found  # a ledger that cannot be read may name the bookie
         found.add(walked.found.value)
     return found
 

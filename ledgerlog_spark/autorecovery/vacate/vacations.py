@@ -1,6 +1,7 @@
-"""Runs the vacations of a cluster, in the process that holds their lease.
+"""Runs the vacations of a cluster, in the process that has the lease of vacations.
 
-The lease is not Apache's election: vacations also end while an auditor of Apache is elected.
+The lease is separate from the election of Apache's auditors, so vacations also run while an auditor
+of Apache is elected.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ _logger = logging.getLogger(__name__)
 async def run_vacations(
     member_id: str, stores: MetadataStores, settings: VacatingSettings | None = None
 ) -> None:
-    """Run each vacation to its end, and look for other vacations, until this call is cancelled.
+    """Run each vacation to its end, and find new vacations, until this call is cancelled.
 
-    The lease only saves work. A process that has lost the lease may still run without harm, because
-    each write compares versions. One vacation runs at a time, in the order of the bookies' ids.
+    The lease only avoids duplicate work. If a process that has lost the lease still runs vacations,
+    this does no harm, because each write compares versions. One vacation runs at a time, in the
+    order of the bookies' ids.
     """
     pause, swept_in = 0.0, 0
     try:

@@ -1,6 +1,6 @@
 """The client of the bookies' gRPC service.
 
 - `transport`: the transport. `bookie`: the calls, streams and watches of one bookie.
-- `channel`: channels, and the outcome of their calls. `append_parts`: sends large appends in small
-  requests.
+- `channel`: opens and closes channels, and interprets failures of calls. `append_parts`: divides
+  large appends into small requests.
 """

@@ -1,8 +1,8 @@
 """Divides appends to the control service into small requests, even if their entries are large.
 
-The gRPC library of a bookie receives a whole request before the bookie can count its memory. So a
-bookie accepts only small requests. A large body is sent in parts, and the bookie counts the whole
-body when the first part arrives.
+The gRPC library of a bookie receives a whole request before the bookie can count the memory of the
+request. So a bookie accepts only small requests. A large body is sent in parts. When the first part
+arrives, the bookie counts the size of the whole body.
 """
 
 from __future__ import annotations

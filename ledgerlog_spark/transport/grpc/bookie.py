@@ -21,24 +21,24 @@ from ledgerlog_spark.waits import forever
 from ledgerlog_spark.wire.opcodes import code_of
 
 CALLS_MAX = 4_096
-"""Maximum number of calls to one bookie at the same time. Further calls are answered BUSY."""
+"""Maximum number of concurrent calls to one bookie. Further calls are answered with BUSY."""
 
 LIST_ENTRIES = "ListEntries"
 """Name of the call that a bookie refuses if the answer would be too large."""
 
 UNSENT_MAX = 4_096
-"""Maximum number of unsent requests of a stream. Further requests are answered BUSY."""
+"""Maximum number of unsent requests of a stream. Further requests are answered with BUSY."""
 
 
 BEGIN_SECONDS_MAX = 3.0
-"""Time limit for a bookie to confirm a watch. After this time, the watch ends with an error code.
-"""
+"""Time limit in seconds for a bookie to confirm a watch. After this time, the watch ends with an
+error code."""
 
 
 class GrpcRequest(Pending):
-    """One request.
+    """One request to a bookie.
 
-    After a time-out, `forget` removes the request from its stream or cancels its call.
+    After a time-out of the request, `forget` removes it from its stream or cancels its call.
     """
 
     __slots__ = ("_on_reply", "forget", "message")
@@ -101,7 +101,7 @@ class GrpcBookie:
     ) -> None:
         """Make one unary call, which a time-out cancels.
 
-        If there are already `CALLS_MAX` calls, the request is answered BUSY.
+        If `CALLS_MAX` calls are already open, the request is answered with BUSY.
         """
         if len(self._calls) >= CALLS_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)
@@ -122,7 +122,7 @@ class GrpcBookie:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no caller waits for an answer or a notification of this bookie."""
+        """Whether no caller waits for an answer from this bookie, and no watch is open."""
         return not (
             self._calls
             or self._watches
@@ -149,7 +149,7 @@ class GrpcBookie:
         task.add_done_callback(self._closing.discard)
 
     async def close(self) -> None:
-        """End all calls, streams and watches. Open requests are answered UNAVAILABLE."""
+        """End all calls, streams and watches. Open requests are answered with UNAVAILABLE."""
         calls = dict(self._calls)
         for task, request in calls.items():
             task.cancel()
@@ -183,7 +183,7 @@ class GrpcBookie:
 
 
 class LacWatch:
-    """One watch of a ledger's LAC, with a server stream. No callback runs after its end."""
+    """One watch of a ledger's LAC, with a server stream. After the watch ends, no callback runs."""
 
     def __init__(
         self,
@@ -232,7 +232,7 @@ class LacWatch:
                     self._on_rise(port.LacRise(last, first, reply.entries))
         finally:
             call.cancel()
-        return Code.UNAVAILABLE  # the bookie stops
+        return Code.UNAVAILABLE  # the bookie ended the stream, because it stops
 
 
 class _Stream:
@@ -249,10 +249,10 @@ class _Stream:
         self.is_broken = False
 
     def send(self, request: GrpcRequest) -> None:
-        """Number a request and queue it. If the queue is full, the request is answered BUSY."""
+        """Number and queue a request. If the queue is full, the request is answered with BUSY."""
         if len(self._unsent) >= UNSENT_MAX:
-            # While the bookie accepts nothing, timed-out requests stay in the queue. They need no
-            # answer, so they are removed.
+            # While the bookie accepts no bytes, requests stay in the queue after they time out.
+            # Timed-out requests need no answer, so they are removed here.
             self._unsent = deque(each for each in self._unsent if each[1].is_open)
         if len(self._unsent) >= UNSENT_MAX:
             asyncio.get_running_loop().call_soon(request.fail, Code.BUSY)

@@ -18,8 +18,8 @@ from ledgerlog_spark.waits import forever, within
 
 MESSAGE_SIZE_BYTES_MAX: Final = FRAME_SIZE_BYTES_MAX + 65_536
 KEEPALIVE_MS: Final = 10_000
-"""Time between pings. A watch gets no messages while nothing changes, so only pings detect that a
-host has disappeared."""
+"""Time between pings in milliseconds. A watch gets no messages while the LAC does not change, so
+only pings detect that a host has disappeared."""
 
 _CHANNEL_OPTIONS: Final = (
     ("grpc.max_receive_message_length", MESSAGE_SIZE_BYTES_MAX),
@@ -38,8 +38,8 @@ _CODES: Final = {
 }
 
 _ANSWERED: Final = frozenset((*_CODES, grpc.StatusCode.RESOURCE_EXHAUSTED))
-"""Codes with which a working bookie may answer a call. After such a code, the channel is still
-used."""
+"""Codes with which a working bookie may answer a call. A call that ends with another code closes
+the channel."""
 
 RESOLVE_SECONDS_MAX: Final = 15.0
 """Time limit for the look-up of a bookie in the metadata store."""
@@ -53,7 +53,7 @@ async def outcome_of(
     retire: Callable[[ChannelTask], None],
     use: Callable[[Any], Awaitable[Code]],
 ) -> Code:
-    """Call `use` with the stub of a channel, and return the code of the result or of the failure.
+    """Call `use` with the stub of a channel; return its code, or the code of its failure.
 
     If the channel is broken, call `retire` with the channel.
     """
@@ -66,8 +66,8 @@ async def outcome_of(
     except UNREACHABLE:
         retire(channel)
     except asyncio.CancelledError:
-        # If another call fails, `retire` closes the channel, which cancels this call, but not its
-        # task. In that case, the CancelledError must not end the task.
+        # If another call fails, `retire` closes the channel. This cancels the call, but not the
+        # task that waits for the call. In that case, the CancelledError must not end the task.
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
@@ -75,10 +75,10 @@ async def outcome_of(
 
 
 _using_process: list[int] = []
-"""The id of the process that first opened a channel.
+"""The id of the process that first opened a channel, as a list with at most one element.
 
 gRPC's threads do not survive a fork. If a process has used gRPC, calls in its forked child would
-never end. So calls in such a child fail immediately."""
+never end. So `connect` fails immediately in such a child."""
 
 
 async def connect(bookie_id: str, resolve: ResolveBookie) -> grpc.aio.Channel:
@@ -109,6 +109,6 @@ async def _stub_of(channel: ChannelTask) -> Any:
 
 
 async def close(channel: ChannelTask) -> None:
-    """Close a channel. Do nothing if the channel could not be opened."""
+    """Close a channel. If the channel could not be opened, do nothing."""
     with contextlib.suppress(*UNREACHABLE):
         await (await forever(channel, "`connect` has a deadline")).close(None)

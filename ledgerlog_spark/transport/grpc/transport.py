@@ -1,9 +1,10 @@
-"""The transport to bookies over gRPC, for LACs and for entries where v2 cannot be used.
+"""The transport to bookies over gRPC, for LACs, and for entries in networks without v2.
 
-Each bookie has one channel. Adds have one stream, and reads have another stream. Fencing, recovery
-reads and recovery adds have separate streams, so that they never wait for megabytes of adds.
-Adds and reads are 16 to 45 times as fast over v2. The v2 transport uses this transport to write,
-read and watch the last add confirmed (LAC), because the v2 protocol has no such operations.
+Each bookie has one channel. Adds have one stream, and reads have another stream. Fencing reads,
+recovery reads and recovery adds have separate streams, so that they never wait until megabytes of
+adds are sent. Adds and reads are 16 to 45 times as fast over v2. For writing, reading and watching
+the last add confirmed (LAC), the v2 transport uses this transport, because the v2 protocol has no
+such operations.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from ledgerlog_spark.wire.requests import (
 )
 
 BOOKIES_MAX = 256
-"""When this number of bookies have channels, idle channels are closed before another is opened."""
+"""Number of bookies with a channel at which the transport closes idle channels before it opens
+another channel."""
 
 
 class GrpcTransport:
@@ -103,7 +105,7 @@ class GrpcTransport:
         asyncio.get_running_loop().call_soon(on_reply, Code.BAD_REQUEST, ())
 
     def announce_lac(self, bookie_id: str, request: port.WriteLac) -> bool:  # noqa: ARG002 - the port's
-        """Return False, because the control service accepts only LACs that the bookie stores."""
+        """Return False, because the control service only has a call that stores a LAC."""
         check_ids(request.ledger_id, request.last_add_confirmed)
         checked_key(request.master_key)
         return False
@@ -161,7 +163,7 @@ class GrpcTransport:
         return self._bookie(bookie_id).watch_lac(message, on_rise, on_end)
 
     def stop(self) -> None:
-        """Refuse later requests, which are answered with `Code.UNAVAILABLE`."""
+        """Answer all later requests with `Code.UNAVAILABLE`."""
         self._is_closed = True
 
     async def aclose(self) -> None:
@@ -197,7 +199,7 @@ class GrpcTransport:
         return bookie
 
     def _drop_idle(self) -> None:
-        """Close the idle channels that were opened first: their bookies may no longer exist."""
+        """Close the oldest idle channels, because their bookies may no longer exist."""
         idle = [bookie_id for bookie_id, bookie in self._bookies.items() if bookie.is_idle]
         for bookie_id in idle[: max(1, BOOKIES_MAX // 4)]:
             task = self._loop.create_task(self._bookies.pop(bookie_id).close())

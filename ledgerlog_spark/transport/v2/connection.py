@@ -1,9 +1,10 @@
 """One TCP connection to a bookie: sends frames in batches, and matches answers to requests.
 
 ADD_RUN, BATCH_READ and READ_SLICES answers have a request id. ADD and READ answers have no request
-id. So at most one ADD or READ request for each key (operation, ledger, entry) is sent at a time,
-and later requests with the same key wait for its answer. A timed-out request keeps its key until it
-is answered or the connection is closed (WIRE.md#matching-answers-to-requests).
+id. So for each key (operation, ledger, entry), only one ADD or READ request is sent at a time, and
+later requests with the same key wait for its answer. After a request has timed out, its key stays
+in use until its late answer arrives or the connection is closed
+(WIRE.md#matching-answers-to-requests).
 """
 
 from __future__ import annotations
@@ -47,13 +48,14 @@ LOST_SECONDS_MAX: Final = 3.0
 WRITE_BUFFER_BYTES_MAX: Final = 1 << 20
 JOINED_BYTES_MAX: Final = 1 << 16
 UNSENT_BYTES_MAX: Final = 64 << 20
-"""Maximum size of the requests that wait because the bookie accepts no bytes.
+"""Total size of the unsent requests at which the buffer is full. Requests stay unsent while the
+bookie accepts no bytes.
 
-The last of these requests may exceed this size."""
+The buffer may exceed this size by a part of its last request."""
 
 LATE_REQUESTS_MAX: Final = 10_000
-"""A connection is retired if more than this number of its timed-out requests are unanswered.
-"""
+"""Maximum number of timed-out requests without an answer on one connection. If there are more, the
+connection is retired."""
 
 
 class ConnectionOwner(Protocol):
@@ -113,21 +115,21 @@ class V2Connection(asyncio.BufferedProtocol):
         # uvloop's transports have the methods of asyncio.Transport, but are not of this class.
         self._transport = cast("asyncio.Transport", transport)
         self._transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES_MAX)
-        # If a host has disappeared, it acknowledges nothing, and the kernel ends the connection. A
-        # slow host keeps its connection.
+        # A host that has disappeared acknowledges nothing. After `VANISHED_AFTER_MS` without an
+        # acknowledgement, the kernel ends the connection. The connection to a slow host stays open.
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             peer_socket = transport.get_extra_info("socket")
             peer_socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, VANISHED_AFTER_MS)
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio's signature
-        """Notify the owner, which decides about the requests."""
+        """Notify the owner, which fails the open requests or sends them on another connection."""
         self._transport = None
         if not self._lost.done():
             self._lost.set_result(None)
         self._owner.on_lost(self)
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - asyncio's signature
-        """Return the memory that the next bytes are received into."""
+        """Return the memory into which the next bytes are received."""
         return self._frames.get_buffer()
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -183,7 +185,8 @@ class V2Connection(asyncio.BufferedProtocol):
     def announce(self, frame: bytes) -> bool:
         """Send a TELL_LAC after all earlier requests, or return False if it cannot be sent now.
 
-        The frame is given to the socket before the waiters for the confirmed entry are notified.
+        The caller notifies the waiters for the confirmed entry only after this method has passed
+        the frame to the socket.
         """
         if not self.takes_lacs or self._is_writing_paused:
             return False
@@ -211,7 +214,7 @@ class V2Connection(asyncio.BufferedProtocol):
     def take_blocked(self) -> list[Pending]:
         """Remove and return the requests that wait for a timed-out request with the same key.
 
-        These requests need another connection.
+        The caller must send these requests on another connection.
         """
         blocked: list[Pending] = []
         for held in self._by_key.values():
@@ -258,7 +261,7 @@ class V2Connection(asyncio.BufferedProtocol):
         return unanswered
 
     def abort(self) -> None:
-        """Close immediately. Unsent bytes are dropped, and no more bytes are read."""
+        """Close the socket immediately. Unsent bytes are dropped, and no more bytes are read."""
         self._is_given_up = True
         if self._transport is not None:
             self._transport.abort()
@@ -358,7 +361,7 @@ class V2Connection(asyncio.BufferedProtocol):
             if (request.ledger_id, request.entry_ids[0]) == answer[1:3]:
                 return request_id
         if late is not None:
-            return late  # any timed-out request will do, because no caller waits for it
+            return late  # any timed-out request may be chosen, because no caller waits for one
         raise WireFormatError(f"an answer to a run that was not sent: {answer}")
 
     def _on_batch(self, answer: BatchReadAnswer) -> None:

@@ -2,12 +2,12 @@
 
 A request is sent on the existing connection, or waits for the connection that is being opened. If
 the connection cannot be opened, all waiting requests fail with `Code.UNAVAILABLE`. Further requests
-also fail until the next attempt is due.
+also fail until the next attempt to connect is due.
 
-If the answer to a request could be mistaken for the late answer to an earlier request, the request
-needs another connection. The connection in use is *retired*: it gets no more requests, and is
-closed after its last request was answered or timed out. So a slow request never makes other
-requests fail.
+If the late answer to an earlier request could be mistaken for the answer to a request, this request
+is sent on a new connection. The previous connection is *retired*: no more requests are sent on it,
+and it is closed after all its requests were answered or timed out. So a slow request never makes
+other requests fail.
 """
 
 from __future__ import annotations
@@ -58,12 +58,13 @@ class V2Link:
         self._runs_are_refused = False
         self._is_closed = False
         self.connections_made = 0
-        """Number of connections so far. All answers on one connection come from one process."""
+        """Number of connections that were opened so far. All answers on one connection come from
+        the same process of the bookie."""
 
     def submit(self, pending: Pending, timeout_ms: int) -> None:
-        """Send a request when there is a connection.
+        """Send a request now, or when a connection is open.
 
-        If there are already `REQUESTS_MAX` requests, the request is answered BUSY.
+        If `REQUESTS_MAX` requests are already open, the request is answered with BUSY.
         """
         if self._is_closed:
             self._loop.call_soon(pending.fail, Code.UNAVAILABLE)
@@ -94,7 +95,7 @@ class V2Link:
         return [one for one in (self._connection, self._retired) if one is not None]
 
     def drop(self) -> None:
-        """Close the connections of an idle link, which is not used after that."""
+        """Close the connections of an idle link. The link must not be used afterwards."""
         self._is_closed = True
         self._deadlines.close()
         connections = self._connections
@@ -109,7 +110,7 @@ class V2Link:
         if task is not None:
             task.cancel()
             await forever(asyncio.wait([task]), "a task that is cancelled ends")
-            self._connecting = None  # a task that never began did not reset it
+            self._connecting = None  # a task that never began has not reset this
         connections = self._connections
         self.drop()
         for connection in connections:
@@ -119,20 +120,20 @@ class V2Link:
     # Called by the connection.
 
     def on_answers(self) -> None:
-        """Restart the count of failures, because the bookie has answered."""
+        """Reset the number of failures to 0, because the bookie has answered."""
         self._failures = 0
         self._deadlines.trim()
         self._close_retired()
 
     def on_run_not_understood(self, run: PendingRun) -> None:
-        """Send this run, and all later runs, entry by entry."""
+        """Send this run and all later runs with one ADD for each entry."""
         self._runs_are_refused = True
         if self._connection is not None:
             self._connection.takes_runs = False
         self._dispatch(run)
 
     def on_lost(self, connection: V2Connection) -> None:
-        """Fail the requests on a lost connection. Runs may be sent once more as single adds."""
+        """Fail the requests of a lost connection, except runs to send once more as single adds."""
         if connection is self._retired:
             self._retired = None
             _fail_all(connection.take_unanswered())
@@ -142,8 +143,8 @@ class V2Link:
         unanswered = connection.take_unanswered()
         if connection.takes_runs and not self._is_closed:
             # A bookie that was downgraded to a release without ADD_RUN may reset the connection.
-            # The registration of the bookie shows whether it supports ADD_RUN now. It is safe to
-            # add the same entries twice.
+            # The registration of the bookie shows whether the bookie still supports ADD_RUN. It is
+            # safe to add the same entries twice.
             runs = [one for one in unanswered if isinstance(one, PendingRun) and one.is_open]
             if runs:
                 self._cut_off += runs
@@ -218,7 +219,7 @@ class V2Link:
                 if is_wanted:
                     await self._open(info)
         except (LedgerLogError, OSError, TimeoutError, ValueError, OverflowError):
-            pass  # the waiting requests fail, and the reason is not reported
+            pass  # the waiting requests fail with UNAVAILABLE, without this reason
         finally:
             self._connecting = None
             if is_wanted and self._connection is None:
@@ -227,7 +228,7 @@ class V2Link:
         self._send_waiting()
 
     def _settle_cut_off(self, info: BookieInfo) -> bool:
-        """Fail or queue the runs of a lost connection, and return whether requests are waiting."""
+        """Fail or queue the runs of a lost connection. Return whether requests wait now."""
         runs, self._cut_off = self._cut_off, []
         self._runs_are_refused = self._runs_are_refused and info.takes_runs
         if info.takes_runs:
@@ -277,7 +278,7 @@ class V2Link:
 
 
 def _drop(connection: V2Connection) -> None:
-    """Close a connection, and fail its unanswered requests, whose outcome is unknown."""
+    """Close a connection, and fail its unanswered requests. The outcome of these is unknown."""
     unanswered = connection.take_unanswered()
     connection.abort()
     _fail_all(unanswered)

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 from typing import Final
 
 UNPACED: Final = b"reno"
-"""A congestion control that every Linux kernel has, and that every user may choose."""
+"""Name of a congestion control without pacing. Every Linux kernel has it, and all users may set
+it."""
 
 _ANY_PORT: Final = 9
 
@@ -19,7 +20,7 @@ PAUSES: Final = not ((3, 12) <= _VERSION < (3, 12, 9) or (3, 13) <= _VERSION < (
 
 
 async def connected_within_host(host: str, port: int) -> socket.socket | None:
-    """Connect to an address of this machine, and return the socket, or None for other addresses."""
+    """Connect to `host` if it is an address of this machine; return the socket, otherwise None."""
     made = _socket_within_host(host)
     if made is None:
         return None
@@ -36,7 +37,8 @@ def _socket_within_host(host: str) -> socket.socket | None:
     try:
         socket.inet_pton(family, host)
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
-            # For UDP, `connect` sends nothing, but chooses the address that packets are sent from.
+            # For UDP, `connect` sends nothing, but selects the local address from which packets
+            # would be sent.
             probe.connect((host, _ANY_PORT))
             if probe.getsockname()[0] != host:
                 return None
@@ -55,10 +57,10 @@ def unpace(unconnected: socket.socket) -> None:
     The connections that a listener accepts have the same congestion control.
 
     BBR, the default of many machines, estimates the rate of the network and uses timers to send at
-    this rate. Within one machine there is no network to protect, and the timers are expensive:
-    with BBR, appends of 64 KiB to three local bookies took 9 % more CPU. The socket must not be
-    connected yet, because the timers of a connection would stay. If the system does not have
-    `reno`, nothing changes.
+    this rate. Within one machine there is no network to protect, and the timers are expensive: with
+    BBR, appends of 64 KiB to three local bookies took 9 % more CPU. The socket must not be
+    connected yet, because a connection that began with BBR would keep its timers. If the system
+    does not have `reno`, nothing changes.
     """
     if hasattr(socket, "TCP_CONGESTION"):
         with contextlib.suppress(OSError):
@@ -68,11 +70,11 @@ def unpace(unconnected: socket.socket) -> None:
 def write_all(
     transport: asyncio.WriteTransport, pieces: Sequence[bytes | bytearray | memoryview]
 ) -> None:
-    """Write the pieces in order. The transport pauses its protocol if it holds too many bytes.
+    """Write the pieces in order. If too many bytes are unsent, the transport pauses its protocol.
 
     `writelines` of asyncio does not pause the protocol in Python 3.12.0 to 3.12.8, 3.13.0 and
-    3.13.1 (CVE-2024-12254). In these versions, the bytes that a peer does not accept would have no
-    limit. `write` pauses the protocol in all Python versions.
+    3.13.1 (CVE-2024-12254). In these versions, the number of unsent bytes would have no limit. So
+    this function calls `write`, which pauses the protocol in all Python versions.
     """
     if PAUSES or not type(transport).__module__.startswith("asyncio"):
         transport.writelines(pieces)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 RECONNECT = RetryPolicy(first_delay_ms=20, delay_max_ms=2_000, attempts_max=NO_LIMIT)
-"""Pauses between attempts to open the connection of a lane. Requests fail during a pause."""
+"""Pauses between attempts to open the connection of a lane. During a pause, requests fail."""
 
 LINKS_MAX = 1_024
-"""When this number of links to bookies exist, idle links are closed before another is opened."""
+"""Number of links to bookies at which the transport closes idle links before it adds a link."""
 
 
 class V2Lane(Enum):
@@ -43,23 +43,25 @@ class V2Lane(Enum):
 class V2Transport:
     """Implements `BookieTransport` over TCP.
 
-    Each bookie has up to three connections, one for each `V2Lane`, which are opened when they are
-    needed. So a slow read never delays adds, and recovery never waits for the adds of a writer. An
-    answer to a plain read of the last entry is never mistaken for the answer to a fencing read.
+    The transport has up to three connections to each bookie, one for each `V2Lane`. A connection is
+    opened when it is first needed. Because of the separate connections, a slow read never delays
+    adds, recovery never waits for the adds of a writer, and the answer to a plain read of the last
+    entry is never mistaken for the answer to a fencing read.
 
-    A last add confirmed is announced on the connection of adds. It is written, read and watched
-    through the bookie's control service, on a gRPC channel that is opened when it is needed.
+    A last add confirmed (LAC) is announced on the connection of adds. LACs are written, read and
+    watched through the bookie's control service, on a gRPC channel that is opened when it is first
+    needed.
 
-    Buffers of requests are sent without a copy, and must not change until the reply. The process
-    keeps up to 64 MiB of memory that it freed (transport/allocator.py).
+    The buffers of requests are not copied, so the caller must not change them before the reply. The
+    process keeps up to 64 MiB of freed memory for later requests (transport/allocator.py).
     """
 
     def __init__(
         self,
         resolve: port.ResolveBookie,
         *,
-        connect_timeout_ms: int = 3_000,  # for the look-up and the connection together
-        # longest pause after a failure; requests fail during the pause
+        connect_timeout_ms: int = 3_000,  # for reading the registration and connecting together
+        # longest pause between two attempts to connect; requests fail during the pause
         reconnect_delay_ms_max: int = RECONNECT.delay_max_ms,
     ) -> None:
         """Create a transport without connections, on the running event loop."""
@@ -152,7 +154,8 @@ class V2Transport:
 
     def _control_transport(self) -> GrpcTransport:
         if self._control is None:
-            # Imported here, because most clients never need gRPC, and its import takes 0.1 s.
+            # This module is imported here, because most clients never need gRPC, and its import
+            # takes 0.1 s.
             from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 
             self._control = GrpcTransport(self._resolve)
@@ -161,17 +164,17 @@ class V2Transport:
         return self._control
 
     def _prepared(self, request: port.AddRun) -> PreparedRun:
-        # The same run is sent to the bookies of an ensemble, one after the other. So the last
-        # prepared run is kept.
+        # The last prepared run is stored, because the caller sends the same run to several bookies
+        # of an ensemble, one after the other.
         prepared = self._last_prepared
         if prepared is None or prepared.request is not request:
             prepared = self._last_prepared = PreparedRun(request)
         return prepared
 
     def recovery_connections(self, bookie_id: str) -> int:
-        """Number of connections for recovery adds that this transport has made to a bookie.
+        """Return the number of connections for recovery adds that were opened to a bookie so far.
 
-        While this number stays the same, the same process of the bookie answers.
+        While this number stays the same, all answers come from the same process of the bookie.
         """
         return self._link(bookie_id, V2Lane.CONTROL).connections_made
 
@@ -186,7 +189,7 @@ class V2Transport:
         return link
 
     def _drop_idle(self) -> None:
-        """Close the idle links that were created first: their bookies may no longer exist."""
+        """Close the oldest idle links, because their bookies may no longer exist."""
         idle = [key for key, link in self._links.items() if link.is_idle]
         for key in idle[: max(1, LINKS_MAX // 4)]:
             self._links.pop(key).drop()

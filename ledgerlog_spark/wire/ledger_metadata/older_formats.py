@@ -47,7 +47,7 @@ _MEMBERS: Final[Mapping[str, type[IntEnum]]] = {"state": LedgerState, "digestTyp
 
 
 def message_of_text(body: bytes) -> bytes:
-    """The binary message of a record in format 2, which has the same message as text."""
+    """Convert a record in format 2, which is the same message as text, to the binary message."""
     message = parse(body)
     names = [name for name, _ in message.values]
     if len(set(names)) < len(names):
@@ -84,7 +84,7 @@ def _encoded_number(number: int, value: int) -> bytes:
 
 
 def message_of_lines(body: bytes) -> bytes:
-    """The binary message of a record in format 1."""
+    """Convert a record in format 1 to the binary message."""
     try:
         lines = body.decode().removesuffix("\n").split("\n")
     except UnicodeDecodeError as cause:

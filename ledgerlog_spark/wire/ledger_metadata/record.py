@@ -1,4 +1,4 @@
-r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#metadata).
+r"""A ledger's metadata record, as BookKeeper stores it in ZooKeeper (WIRE.md#metadata).
 
     "BookieMetadataFormatVersion\t3\n" | size of the message as varint | LedgerMetadataFormat
 
@@ -8,8 +8,8 @@ r"""A ledger's metadata record, as BookKeeper keeps it in ZooKeeper (WIRE.md#met
     11 custom (repeated): 1 key | 2 value  12 token
 
 Records are written in format 3. Records in format 2 (the same message as text) and format 1 (lines)
-can also be read. An unknown field of the message is kept and written back. Anything else that is
-unknown is refused.
+can also be read. An unknown field of the message is kept, and is written back with the record. All
+other unknown parts of a record are refused.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class _LedgerFields:
     fragments: list[Fragment] = field(default_factory=list)
     digest_type: int | None = None
     password: bytes | None = None
-    ack_quorum: int | None = None  # if missing, the write quorum is used
+    ack_quorum: int | None = None  # if it is missing, the ack quorum is the write quorum
     created_ms: int | None = None
     custom: dict[str, bytes] = field(default_factory=dict)
     token: int | None = None
@@ -105,8 +105,8 @@ class _LedgerFields:
                 )
 
     def _end(self, state: LedgerState) -> tuple[int, int]:
-        # Only a closed ledger has an end. For other ledgers, Apache writes the length 0 and the
-        # last entry -1, and does not read them.
+        # Only a closed ledger has a last entry and a length. For other ledgers, Apache writes the
+        # length 0 and the last entry -1, and does not read these fields.
         if state is not LedgerState.CLOSED:
             return NO_ENTRY, 0
         last_entry_id, length = self.last_entry_id, self.length
@@ -125,7 +125,7 @@ def _member_of(kind: type[E], what: str, number: int | None) -> E:
 
 
 def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
-    """The record of `metadata` in format 3, even if it was read in another format."""
+    """Return the record of `metadata` in format 3, even if it was read in another format."""
     _check(metadata)
     message = b"".join(
         [
@@ -147,7 +147,7 @@ def encode_ledger_metadata(metadata: LedgerMetadata) -> bytes:
 
 
 def decode_ledger_metadata(record: bytes) -> LedgerMetadata:
-    """The metadata in `record`, the data of a ledger's node."""
+    """Return the metadata in `record`, the data of a ledger's node."""
     try:
         version, body = _split_header(record)
         return _decode_message(_MESSAGES[version](body)).checked(version)

@@ -1,6 +1,7 @@
 """The parts of the binary encoding of Protocol Buffers that BookKeeper's records need.
 
-Each field is returned with its raw bytes, so that a record's codec can keep unknown fields.
+Each decoded field includes its raw bytes, so that the codec of a record can write unknown fields
+back.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _FIELD_NUMBER_MAX = (1 << 29) - 1
 
 
 class WireType(IntEnum):
-    """How the end of a field's value is found. Groups (types 3 and 4) are refused."""
+    """The type of a field, which determines where its value ends. Groups (3 and 4) are refused."""
 
     VARINT = 0
     FIXED64 = 1
@@ -40,20 +41,20 @@ class Field(NamedTuple):
     raw: bytes  # tag and value as in the message
 
     def as_int64(self) -> int:
-        """The signed value of a varint field."""
+        """Return the signed value of a varint field."""
         if not isinstance(self.value, int):
             raise WireFormatError(f"field {self.number} is not a number", field=self.number)
         return self.value - _U64 if self.value >= _U64 >> 1 else self.value
 
     def as_bytes(self) -> bytes:
-        """The value of a length-delimited field."""
+        """Return the value of a length-delimited field."""
         if self.wire_type is not WireType.BYTES:
             raise WireFormatError(f"field {self.number} is not a byte string", field=self.number)
         assert isinstance(self.value, bytes)
         return self.value
 
     def as_text(self) -> str:
-        """The value of a string field."""
+        """Return the value of a string field."""
         try:
             return self.as_bytes().decode()
         except UnicodeDecodeError as cause:
@@ -63,7 +64,7 @@ class Field(NamedTuple):
 
 
 def encode_varint(value: int) -> bytes:
-    """`value` in base 128, low bits first. A negative value becomes a 64-bit two's complement."""
+    """Encode `value` in base 128, low bits first; if negative, as a 64-bit two's complement."""
     if 0 <= value <= _SEVEN_BITS:
         return _ONE_BYTE[value]
     assert _I64_MIN <= value < _U64
@@ -77,17 +78,17 @@ def encode_varint(value: int) -> bytes:
 
 
 def encode_number(number: int, value: int) -> bytes:
-    """A varint field with the field number `number`."""
+    """Return a varint field with the field number `number`."""
     return encode_varint(number << 3 | WireType.VARINT) + encode_varint(value)
 
 
 def encode_bytes(number: int, value: bytes) -> bytes:
-    """A length-delimited field (string, bytes or message) with the field number `number`."""
+    """Return a length-delimited field (string, bytes or message) with the field number `number`."""
     return encode_varint(number << 3 | WireType.BYTES) + encode_varint(len(value)) + value
 
 
 def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
-    """The number at `offset` (below 2**64), and the offset after this number."""
+    """Return the number that begins at `offset` (below 2**64), and the offset after it."""
     if offset < len(data) and data[offset] <= _SEVEN_BITS:
         return data[offset], offset + 1
     value = 0
@@ -104,7 +105,7 @@ def decode_varint(data: bytes, offset: int) -> tuple[int, int]:
 
 
 def fields_of(message: bytes) -> Iterator[Field]:
-    """The fields of a message, in their order."""
+    """Yield the fields of a message, in their order."""
     offset = 0
     while offset < len(message):
         start = offset

@@ -44,7 +44,7 @@ class TextMessage:
 
 
 def quoted(value: bytes) -> str:
-    """`value` as a quoted string. Bytes that are not printable ASCII become escapes."""
+    """Return `value` as a quoted string. Bytes that are not printable ASCII become escapes."""
     characters = (
         _SHORT_ESCAPES.get(byte) or (chr(byte) if byte in _PRINTABLE else f"\\{byte:03o}")
         for byte in value
@@ -53,7 +53,7 @@ def quoted(value: bytes) -> str:
 
 
 def unescaped(literal: str) -> bytes:
-    """The bytes of the quoted string `literal`, which includes its quotes."""
+    """Return the bytes of the quoted string `literal`, which includes its quotes."""
 
     def replaced(match: re.Match[bytes]) -> bytes:
         octal, hexadecimal, simple = match.groups()
@@ -69,7 +69,7 @@ def unescaped(literal: str) -> bytes:
 
 
 def parse(text: bytes) -> TextMessage:
-    """The message that `text` describes."""
+    """Return the message that `text` describes."""
     parser = _Parser(text.decode("utf-8", "surrogateescape"))
     message = parser.message(0)
     if parser.kind:

@@ -1,10 +1,11 @@
-"""The elected auditor: it marks the ledgers of lost bookies (AUTORECOVERY.md#auditor).
+"""The elected auditor, which marks the ledgers of lost bookies (AUTORECOVERY.md#auditor).
 
-After its election, it reads the cluster, and walks over all records to fill its index. After that,
-it reads the cluster again after each change of the registrations. When the wait of a loss is over,
-it begins a walk that writes marks. When a walk has ended, the next walk begins after a pause.
+After its election, the auditor reads the state of the cluster, and walks over all records to fill
+its index. After that, it reads the state of the cluster again after each change of the
+registrations. When the wait after a loss is over, it begins a walk that writes marks. When a walk
+has ended, the next walk begins after a pause.
 
-The machine ends only when its session ends, and publishes nothing afterwards.
+The machine ends only when its session ends. It publishes nothing afterwards.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ class AuditSettings:
     Attributes:
         session_timeout_ms: The longest time that a bookie needs to register again after it has
             lost its session.
-        walk_pause_ms: Time from the end of a walk to the next one, if no bookie is lost meanwhile.
+        walk_pause_ms: Time from the end of a walk to the next walk, if no bookie is lost before.
         limits: The limits of a walk.
         retry: The pauses after requests that failed.
     """
@@ -70,10 +71,10 @@ class Auditor:
     """The decisions of one elected auditor."""
 
     def __init__(self, settings: AuditSettings | None = None, position: int = BEFORE_ALL) -> None:
-        """An auditor that was just elected.
+        """Create the machine of an auditor that was just elected.
 
         Args:
-            settings: Its times and limits.
+            settings: The times and limits of the auditor.
             position: The ledger id up to which the predecessor had walked. Any number is safe.
         """
         self._settings = settings or AuditSettings()
@@ -130,7 +131,10 @@ class Auditor:
         return []  # the reply to a request that was sent before a suspension
 
     def _suspend(self) -> None:
-        """Publish nothing until the store answers. Then hold all losses (AUTORECOVERY.md#N8)."""
+        """Publish nothing until the store answers.
+
+        After that, hold all losses (AUTORECOVERY.md#N8).
+        """
         self._is_suspended, self._is_changed = True, False
         self._reading = self._pause_timer = self._wait_timer = None
         self._wait = NO_WAIT
@@ -192,8 +196,8 @@ class Auditor:
         if request == self._pause_timer:
             self._pause_timer = None
             self._walk.needs_pause = False
-            # After a failed walk, read the cluster first, because the store may have been
-            # unavailable.
+            # After a failed request of the walk, read the state of the cluster first, because the
+            # store may have been unavailable.
             self._walk.needs_cluster = True
             return self._read_cluster()
         if request == self._walk_timer:
@@ -229,7 +233,7 @@ class Auditor:
         return effects
 
     def _end_walk(self) -> list[AuditEffect]:
-        """Report the walk, and read the cluster again: records may name more lost bookies."""
+        """Report the walk. Read the cluster again, because records may name more lost bookies."""
         walk = self._walk
         handled = walk.take_handled()
         self._losses.handled(handled)

@@ -1,7 +1,7 @@
-"""The base of the checks: machines that walk over all ledgers with one request at a time.
+"""The base class of the checks, which are machines that read all ledgers repeatedly.
 
-`_run` is a generator, which yields requests and gets their replies. It never returns. A check ends
-when the session of its lease ends.
+`_run` is a generator, which yields requests and gets their replies. The generator never returns.
+The machine ends when the session of its lease ends.
 """
 
 from __future__ import annotations
@@ -37,25 +37,25 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Part of a machine: yields effects, and handles their replies."""
+"""A generator with a part of a machine's steps. It yields effects, and gets the replies to them."""
 
 PAGE_RECORDS = 256
 HOLES_MAX = 64
-"""Maximum number of holes of one ledger in one note. If there are more, they are joined into fewer,
-wider holes."""
+"""Maximum number of holes of one ledger in one note. More holes are joined into fewer, wider
+holes."""
 NOTE_ATTEMPTS_MAX = 20
 RETRY = RetryPolicy(first_delay_ms=500, delay_max_ms=30_000, attempts_max=NO_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
 class Indicate:
-    """Marks an effect without a reply among the effects that a machine's generator yields."""
+    """An effect without a reply, wrapped so that a machine's generator can yield it."""
 
     effect: CheckEffect
 
 
 class CheckMachine(ABC):
-    """A machine with one request at a time."""
+    """A machine that has at most one open request at a time."""
 
     def __init__(self) -> None:
         self._numbers = RequestNumbers()
@@ -103,7 +103,7 @@ class CheckMachine(ABC):
 
     @abstractmethod
     def _run(self) -> Steps[None]:
-        """The steps of the machine. They never end."""
+        """Yield the requests of the machine, without an end."""
 
     # Steps that several checks use.
 
@@ -111,7 +111,7 @@ class CheckMachine(ABC):
         yield StartTimer(0, duration_ms)
 
     def _cluster(self) -> Steps[ClusterState]:
-        """The state of the cluster."""
+        """Read the state of the cluster, and return it."""
         for pause_ms in RETRY.pauses_ms():
             read: ClusterRead = yield ReadCluster(0)
             if read.state is not None:
@@ -120,7 +120,7 @@ class CheckMachine(ABC):
         raise AssertionError("the pauses never end")
 
     def _enabled_cluster(self, poll_ms: int) -> Steps[ClusterState]:
-        """The state of the cluster, once auto-recovery is enabled (AUTORECOVERY.md#N4)."""
+        """Wait until auto-recovery is enabled; return the cluster's state (AUTORECOVERY.md#N4)."""
         while True:
             state = yield from self._cluster()
             if state.is_enabled:
@@ -128,7 +128,7 @@ class CheckMachine(ABC):
             yield from self._wait(poll_ms)
 
     def _page(self, after: int) -> Steps[RecordsRead]:
-        """The next page of records."""
+        """Read the next page of records, and return it."""
         for pause_ms in RETRY.pauses_ms():
             page: RecordsRead = yield ReadRecords(0, after, PAGE_RECORDS)
             if page.is_read:
@@ -137,7 +137,7 @@ class CheckMachine(ABC):
         raise AssertionError("the pauses never end")
 
     def _load(self, ledger_id: int) -> Steps[LedgerRecord | None]:
-        """The newest record of a ledger; None if it does not exist or cannot be decoded."""
+        """Read the newest record of a ledger; return None if it is absent or cannot be decoded."""
         for pause_ms in RETRY.pauses_ms():
             loaded: RecordsRead = yield LoadRecords(0, (ledger_id,))
             if loaded.is_read:
@@ -146,11 +146,11 @@ class CheckMachine(ABC):
         raise AssertionError("the pauses never end")
 
     def _report_holes(self, ledger_id: int, holes: list[FoundHole]) -> Steps[bool]:
-        """Write the holes of a ledger to their queue, never to Apache's (AUTORECOVERY.md#N11)."""
+        """Write holes to ledgerlog's own queue, not to Apache's (AUTORECOVERY.md#N11)."""
         return (yield from self._write(WriteHole(0, ledger_id, bounded(holes))))
 
     def _write(self, note: WriteHole | WriteMove) -> Steps[bool]:
-        """Write a note. Return False if this fails. The next check finds the copies again."""
+        """Write a note. Return False if this fails; the next check then finds the copies again."""
         for attempt, pause_ms in enumerate(RETRY.pauses_ms(), 1):
             written: NoteWritten = yield note
             if written.is_written:
@@ -162,12 +162,13 @@ class CheckMachine(ABC):
 
 
 def bounded(holes: list[FoundHole]) -> tuple[FoundHole, ...]:
-    """The same holes, or at most `HOLES_MAX` wider ones.
+    """Return these holes, or at most `HOLES_MAX` wider holes that contain them.
 
-    First, holes of the same bookie in the same fragment are joined. Then all holes of the same
-    bookie are joined. So no damaged copy waits for the next check. A joined hole may contain intact
-    copies, which a worker writes once more without harm. Holes of missing copies come last, because
-    a worker finds missing copies by itself, when it compares the lists.
+    First, holes of the same bookie in the same fragment are joined. If there are still too many,
+    all holes of the same bookie are joined. Because holes are joined and not omitted, no damaged
+    copy waits for the next check. A joined hole may contain intact copies, which a worker writes
+    once more without harm. Holes of missing copies come last, because a worker finds missing copies
+    even without a hole, when it compares the lists.
     """
     found = tuple(holes)
     if len(found) > HOLES_MAX:

@@ -1,8 +1,8 @@
 """The digest check: each copy is read once in 30 days (AUTORECOVERY.md#N13).
 
-The position is stored after each page of records and after each `POSITION_SIZE_BYTES`, so a
-successor continues there. The rate in bytes/s has a limit: after each read, the machine waits as
-long as the read bytes take at this rate.
+The check stores its position after each page of records and after each `POSITION_SIZE_BYTES`, so
+that a successor can continue at this position. The rate of the check has a limit: after each read,
+the machine waits as long as a read of these bytes takes at the maximum rate.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ RATE_BYTES_PER_SECOND = 16 << 20
 VERIFIED_ENTRIES_MAX = 256
 POSITION_SIZE_BYTES = 64 << 20
 UNKNOWN_ENTRIES_MAX = 3
-"""After this number of unknown entries of a fragment on one bookie, the check omits the other
-entries of the fragment on this bookie."""
+"""Maximum number of unknown entries of a fragment on one bookie. After that, the check omits all
+further entries of the fragment on this bookie."""
 COPY_HOLES_MAX = 1_000
-"""Maximum number of holes of a fragment on one bookie. If there are more, they are joined into
-fewer, wider holes."""
+"""Maximum number of holes of a fragment on one bookie. More holes are joined into fewer, wider
+holes."""
 WAIT_MS_MIN = 20
-"""Shorter waits are added up, until they have this duration together."""
+"""Minimum duration of a wait. Shorter waits are added up until their sum has this duration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class DigestSettings:
     """The times and the rate of the digest check.
 
     Attributes:
-        interval_ms: Time from the start of one check of all copies to the start of the next one.
+        interval_ms: Time from the start of one check of all copies to the start of the next check.
         rate_bytes_per_second: Maximum number of bytes that are read in a second.
-        poll_ms: Time between two tests whether a check is due.
+        poll_ms: Time between two reads of the store that find out whether a check is due.
     """
 
     interval_ms: int = INTERVAL_MS
@@ -68,19 +68,19 @@ class DigestSettings:
 
 
 class DigestCheck(CheckMachine):
-    """Reads all copies, one after the other."""
+    """Reads all copies, one after another, and reports missing and damaged copies."""
 
     def __init__(self, unknown: UnknownCopies, settings: DigestSettings | None = None) -> None:
-        """A check that begins now. The replica check uses the same `unknown`."""
+        """Create a check that has not begun. The replica check must get the same `unknown`."""
         super().__init__()
         self._unknown = unknown
         self._settings = settings or DigestSettings()
-        self._debt = 0  # bytes that were read, and for which the check has not waited yet
-        self._unstored = 0  # bytes that were read after the last stored position
+        self._debt = 0  # number of read bytes for which the check has not waited yet
+        self._unstored = 0  # number of bytes that were read after the last stored position
         self._size_bytes = 0
         self._holes = 0
-        self._since_enabled = 0  # bytes that were read since the switch was read
-        self._elapsed_ms = 0  # time of this pass, without the present wait
+        self._since_enabled = 0  # number of bytes read since the last test whether it is enabled
+        self._elapsed_ms = 0  # duration of this pass so far, without the present wait
         self._is_late_from_ms = 0
 
     def _run(self) -> Steps[None]:
@@ -88,12 +88,12 @@ class DigestCheck(CheckMachine):
             after = yield from self._due_after()
             if after is not None:
                 yield from self._pass(after)
-            # After a pass, this wait gives the host time to store the end of the pass. Without it,
-            # the check may load the old position, and read all copies once more.
+            # After a pass, this wait gives the host time to store the end of the pass. Without the
+            # wait, the check might load the old position, and read all copies once more.
             yield from self._wait(self._settings.poll_ms)
 
     def _due_after(self) -> Steps[int | None]:
-        """The position from which a check is due; None if none is due."""
+        """Return the position from which a check is due; None if none is due."""
         time: CheckTimeRead = yield ReadCheckTime(0, CheckKind.DIGESTS)
         if not time.is_read:
             return None
@@ -147,7 +147,7 @@ class DigestCheck(CheckMachine):
     def _copy(
         self, record: LedgerRecord, fragment: Fragment, end: int, index: int
     ) -> Steps[list[FoundHole]]:
-        """Read the copies of a fragment on one bookie. Return the absent and the damaged copies."""
+        """Read the copies of a fragment on one bookie. Return holes of absent or damaged copies."""
         bookie_id, quorum = fragment.ensemble[index], record.metadata.quorum
         position, unknown, bad = fragment.first_entry_id, 0, list[FoundHole]()
         while ids := owned_from(quorum, index, position, end):
@@ -155,13 +155,14 @@ class DigestCheck(CheckMachine):
             first = fragment.first_entry_id
             newest = [FoundHole(bookie_id, first, one, one) for one in read.absent]
             newest += [FoundHole(bookie_id, first, n, n, is_damaged=True) for n in read.damaged]
-            # Only the last of the earlier holes may be next to a hole of this read.
+            # Of the earlier holes, only the last one may be adjacent to a hole of this read.
             bad[-1:] = joined([*bad[-1:], *newest], quorum)
             if len(bad) > COPY_HOLES_MAX:
                 bad = list(bounded(bad))
             yield from self._pay(read.size_bytes)
             if self._since_enabled >= POSITION_SIZE_BYTES:
-                # The check of a ledger may take days. Auto-recovery may be disabled meanwhile.
+                # The check of a ledger may take days, and an operator may have disabled
+                # auto-recovery during this time.
                 self._since_enabled = 0
                 yield from self._enabled_cluster(self._settings.poll_ms)
             position = max(position, read.verified + 1)
@@ -174,7 +175,7 @@ class DigestCheck(CheckMachine):
         return bad
 
     def _pay(self, size_bytes: int) -> Steps[None]:
-        """Wait as long as the bytes take at the rate of the check."""
+        """Wait as long as a read of `size_bytes` takes at the maximum rate of the check."""
         self._size_bytes += size_bytes
         self._debt += size_bytes
         self._unstored += size_bytes
@@ -186,7 +187,7 @@ class DigestCheck(CheckMachine):
             yield from self._wait(wait_ms)
 
     def _report_if_late(self, ledger_id: int) -> Steps[None]:
-        """If the rate is too low for the interval, report it once a day (AUTORECOVERY.md#N13)."""
+        """Report once a day if the pass takes longer than the interval (AUTORECOVERY.md#N13)."""
         if self._elapsed_ms > self._is_late_from_ms:
             self._is_late_from_ms = self._elapsed_ms + DAY_MS
             interval_ms = self._settings.interval_ms
@@ -196,7 +197,8 @@ class DigestCheck(CheckMachine):
 def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
     """Join holes that are at most as far apart as two neighbouring entries of the bookie can be.
 
-    So a bookie that lacks all entries of a fragment has one hole, and the list stays small.
+    A bookie that lacks all entries of a fragment then has one hole, so the list of holes stays
+    small.
     """
     gap_max = quorum.ensemble_size - quorum.write_quorum + 1
     found: list[FoundHole] = []
@@ -214,6 +216,6 @@ def joined(holes: list[FoundHole], quorum: Quorum) -> list[FoundHole]:
 
 
 def owned_from(quorum: Quorum, index: int, first: int, end: int) -> tuple[int, ...]:
-    """The next entries that a bookie must hold, at most `VERIFIED_ENTRIES_MAX`."""
+    """Return the ids from `first` on that an index must have, at most `VERIFIED_ENTRIES_MAX`."""
     owned = (one for one in range(first, end) if owns(quorum, index, one))
     return tuple(islice(owned, VERIFIED_ENTRIES_MAX))

@@ -3,8 +3,8 @@
 The index proposes ledgers. A proposed ledger is marked only after its record was read again,
 because the record may have changed since the last walk (AUTORECOVERY.md#N6).
 
-Most ledgers have the same few sets of bookies, so each set is stored once. 100,000 ledgers take
-about 20 MB during a walk.
+Each set of bookies is stored only once, because most ledgers have one of a few sets. The index of
+100,000 ledgers takes about 20 MB of memory during a walk.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class LedgerIndex:
-    """The bookies that records named in the last whole walk, and in the present walk."""
+    """The bookies that each record named in the last whole walk, and in the present walk."""
 
     def __init__(self) -> None:
         """Create an empty index."""
-        self._numbers: dict[frozenset[str], int] = {}  # the number of each set of names
+        self._numbers: dict[frozenset[str], int] = {}  # the number of each set of bookies
         self._sets: list[frozenset[str]] = []
-        self._whole: dict[int, int] = {}  # ledger id to number of its set, of the last whole walk
-        self._newer: dict[int, int] = {}  # the same, of the walk that is under way
+        self._whole: dict[int, int] = {}  # ledger id to number of its set, in the last whole walk
+        self._newer: dict[int, int] = {}  # ledger id to number of its set, in the present walk
         self.is_whole = False
 
     def __len__(self) -> int:
-        """The number of ledgers in the last whole walk."""
+        """Return the number of ledgers in the last whole walk."""
         return len(self._whole)
 
     @property
@@ -40,7 +40,7 @@ class LedgerIndex:
         self._newer = {}
 
     def note(self, ledger_id: int, names: frozenset[str]) -> None:
-        """Add a record that the walk has read."""
+        """Add the bookies of a record that the walk has read."""
         number = self._numbers.get(names)
         if number is None:
             number = self._numbers[names] = len(self._sets)
@@ -48,7 +48,7 @@ class LedgerIndex:
         self._newer[ledger_id] = number
 
     def end(self) -> None:
-        """End the walk after its last record, and drop the sets that no record has any more."""
+        """End the walk after its last record, and drop the sets that no record names any more."""
         used = sorted(set(self._newer.values()))
         again = {number: place for place, number in enumerate(used)}
         self._sets = [self._sets[number] for number in used]
@@ -58,7 +58,7 @@ class LedgerIndex:
         self.is_whole = True
 
     def naming(self, bookie_ids: Iterable[str]) -> list[int]:
-        """The ledgers of the last whole walk that name one of these bookies, ascending."""
+        """Return the ids of the ledgers whose records named one of these bookies, ascending."""
         wanted = frozenset(bookie_ids)
         numbers = {place for place, names in enumerate(self._sets) if names & wanted}
         return sorted(each for each, number in self._whole.items() if number in numbers)

@@ -1,7 +1,8 @@
-"""Which bookies are lost, and when their ledgers may be marked (AUTORECOVERY.md#N1-N5).
+"""Decides which bookies are lost, and when their ledgers may be marked (AUTORECOVERY.md#N1-N5).
 
-`BookieLosses` gets the state of the cluster after each read. It has no clock. It returns the wait
-that it needs, and its machine reports when this wait is over.
+The auditor passes the state of the cluster to `BookieLosses` after each read. `BookieLosses` has no
+clock. Its attribute `wait` contains the wait that it needs, and the auditor calls `wait_is_over`
+when this wait is over.
 """
 
 from __future__ import annotations
@@ -16,29 +17,29 @@ if TYPE_CHECKING:
     from ledgerlog_spark.protocol.autorecovery.audit.messages import ClusterState
 
 HELD_SESSIONS = 2
-"""Number of session time-outs for which losses are held in a storm."""
+"""Duration of the wait in a storm, when many bookies are lost, as a number of session time-outs."""
 
 
 class LossStage(Enum):
-    """The progress of the handling of one lost bookie."""
+    """The stage of one lost bookie."""
 
-    NEW = "its loss waits"
+    NEW = "its ledgers are not marked yet"
     RIPE = "its ledgers are marked now"
     HANDLED = "all its ledgers were marked"
     AGAIN = "all its ledgers were marked, and are marked again now"
 
 
 class WaitKind(Enum):
-    """Why losses wait."""
+    """The reason why the ledgers of lost bookies are not marked yet."""
 
     NONE = "nothing waits"
     HOLD = "too many bookies are lost, or the store was unavailable"
-    DELAY = "one bookie is lost, which may come back"
+    DELAY = "only one bookie is lost, and this bookie may return"
 
 
 @dataclass(frozen=True, slots=True)
 class LossWait:
-    """One wait of losses. The machine restarts its timer only if the wait has changed."""
+    """A wait before ledgers are marked. The machine restarts its timer only if the wait changes."""
 
     kind: WaitKind
     duration_ms: int = 0
@@ -61,11 +62,11 @@ class BookieLosses:
         self._hold_ms = HELD_SESSIONS * session_timeout_ms
         self._stages: dict[str, LossStage] = {}
         self._held: set[str] = set()  # bookies that stayed lost from the start of a hold to its end
-        self._holding: frozenset[str] = frozenset()  # lost when the present hold began
-        self._delayed = ""  # the bookie that the present delay is for
+        self._holding: frozenset[str] = frozenset()  # bookies lost when the present hold began
+        self._delayed = ""  # the bookie whose loss causes the present delay
         self._waited: set[str] = set()  # bookies that stayed lost during a whole delay
         self._was_away = True
-        self._hurried: set[str] = set()  # lost when an operator requested an audit
+        self._hurried: set[str] = set()  # bookies lost when an operator requested an audit
         self._is_walk_wanted = False
         self._is_enabled = False
         self._delay: tuple[int, int] | None = None  # the newest delay, and the number of its writes
@@ -89,8 +90,8 @@ class BookieLosses:
         """Hold all losses, because bookies may not have registered again yet (AUTORECOVERY.md#N3).
 
         While the store was unavailable, a bookie may have returned, and may have been lost again.
-        So if the ledgers of a loss were not all marked yet, the loss waits for its whole delay
-        again. After the hold, the ledgers of all other losses are marked again.
+        So if not all ledgers of a lost bookie were marked yet, its whole delay is repeated. After
+        the hold, the ledgers of all other lost bookies are marked again.
         """
         self._was_away = True
         self._held.clear()
@@ -101,7 +102,7 @@ class BookieLosses:
         self.wait = NO_WAIT
 
     def observe(self, state: ClusterState, named: Iterable[str]) -> None:
-        """Update the losses after a read of the cluster. `named`: the bookies that records name."""
+        """Update the losses after a read of the cluster. `named` are the bookies in the records."""
         candidates = state.known.union(named)
         lost = self._lost(state, candidates)
         for bookie_id in [one for one in self._stages if one not in lost]:
@@ -114,7 +115,7 @@ class BookieLosses:
         self._decide(is_storm=is_storm, delay_ms=state.delay_ms)
 
     def wait_is_over(self) -> None:
-        """The timer of the wait has fired. The next `observe` decides whether to mark ledgers."""
+        """Note that the wait has ended. The next `observe` then decides whether to mark ledgers."""
         if self.wait.kind is WaitKind.HOLD:
             self._held |= self._holding
             if self._was_away:
@@ -125,13 +126,13 @@ class BookieLosses:
         self.wait = NO_WAIT
 
     def handled(self, bookie_ids: Iterable[str]) -> None:
-        """A whole walk has marked all ledgers of these bookies."""
+        """Note that a whole walk has ended. It has marked all ledgers of these bookies."""
         for bookie_id in bookie_ids:
             if bookie_id in self._stages:
                 self._stages[bookie_id] = LossStage.HANDLED
 
     def mark_again(self) -> None:
-        """Let the next walk mark the ledgers of all handled losses again."""
+        """Make the next walk mark all ledgers of the bookies in stage `HANDLED` once more."""
         for bookie_id, stage in self._stages.items():
             if stage is LossStage.HANDLED:
                 self._stages[bookie_id] = LossStage.AGAIN
@@ -142,7 +143,7 @@ class BookieLosses:
         return wanted
 
     def _lost(self, state: ClusterState, candidates: frozenset[str]) -> frozenset[str]:
-        """The candidates that are not registered (AUTORECOVERY.md#N1)."""
+        """Return the candidates that are not registered (AUTORECOVERY.md#N1)."""
         return candidates - state.registered
 
     def _forget(self, bookie_id: str) -> None:
@@ -157,7 +158,10 @@ class BookieLosses:
         return [one for one, stage in self._stages.items() if stage is LossStage.NEW]
 
     def _note_delay(self, state: ClusterState) -> None:
-        """If the delay was written, restart the wait; if it is the same, request an audit."""
+        """If the delay was written, restart the wait.
+
+        If its value has not changed, request an audit.
+        """
         before, self._delay = self._delay, (state.delay_ms, state.delay_writes)
         if before is None or before == self._delay:
             return
@@ -187,7 +191,7 @@ class BookieLosses:
             self._stages[bookie_id] = LossStage.RIPE
 
     def _must_hold(self, new: list[str], *, is_storm: bool) -> bool:
-        """Whether losses wait for bookies that may be registering again (AUTORECOVERY.md#N3)."""
+        """Whether to wait, because bookies may be registering again (AUTORECOVERY.md#N3)."""
         return self._was_away or (is_storm and any(one not in self._held for one in new))
 
     def _begin(self, kind: WaitKind, duration_ms: int) -> None:

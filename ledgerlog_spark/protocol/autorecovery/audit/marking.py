@@ -1,10 +1,12 @@
 """The walk over all records that marks the ledgers of lost bookies (AUTORECOVERY.md#N6-N9).
 
-First, the index proposes ledgers. Their records are loaded, and the ledgers are marked. After that,
-a whole walk decides. It begins at the position of the predecessor. After the largest id, it
-continues with the smallest one. It ends when it has returned to its first position.
+First, the walk loads the records of the ledgers that the index proposes, and marks these ledgers if
+necessary. After that, the walk reads all records, and these decide which ledgers are marked. It
+begins at the position at which the predecessor stopped. After the record with the largest ledger
+id, it continues with the smallest id. It ends when it has returned to the position at which it
+began.
 
-The walk handles one page of records at a time. It writes all marks of a page before it reads the
+The walk processes one page of records at a time. It writes all marks of a page before it reads the
 next page.
 """
 
@@ -44,7 +46,7 @@ class MarkingLimits:
     Attributes:
         page_records: Number of records that are read together.
         marks_open_max: Number of marks that are written at the same time.
-        marks_between_reads: After this number of marks, the cluster is read again.
+        marks_between_reads: Number of marks after which the state of the cluster is read again.
     """
 
     page_records: int = 1_000
@@ -53,11 +55,11 @@ class MarkingLimits:
 
 
 class MarkingWalk:
-    """The present walk: its proposals, its pages and its marks.
+    """The present walk over all records: its proposed ledgers, its pages and its marks.
 
     Attributes:
         is_running: Whether a walk has begun and has not ended.
-        needs_cluster: Whether the cluster must be read again before further marks.
+        needs_cluster: Whether the state of the cluster must be read again before further marks.
         needs_pause: Whether a request failed, so that the walk must pause.
     """
 
@@ -78,13 +80,16 @@ class MarkingWalk:
         self._is_proposal = False
         self._todo: deque[LedgerRecord] = deque()
         self._open: dict[int, LedgerRecord] = {}
-        # the last id of the present page, and whether the page is the last one
+        # the last ledger id of the present page, and whether no page follows it
         self._page_end: tuple[int, bool] | None = None
         self._marks_since_read = 0
         self.ledgers = self.marks = self.unreadable = 0
 
     def begin(self, ripe: frozenset[str]) -> None:
-        """Begin a walk for these bookies. Without bookies, the walk only fills the index."""
+        """Begin a walk that marks the ledgers of these bookies.
+
+        If there are none, it only fills the index.
+        """
         assert not self.is_running
         self.is_running, self._whole = True, ripe
         self._has_wrapped = self._start == BEFORE_ALL
@@ -98,14 +103,14 @@ class MarkingWalk:
         self.ledgers = self.unreadable = 0
 
     def abandon(self) -> None:
-        """Forget all open requests. The walk then continues with the page that it had begun."""
+        """Forget all open requests. Later, the walk reads its present page once more."""
         self._reading = self._page_end = None
         self._todo.clear()
         self._open.clear()
         self.needs_pause = False
 
     def cluster_read(self) -> None:
-        """The cluster was read, so further marks may be written."""
+        """Allow further marks, because the state of the cluster was read."""
         self.needs_cluster = False
         self._marks_since_read = 0
 
@@ -153,11 +158,11 @@ class MarkingWalk:
         return [*effects, *self._next_page(ripe)]
 
     def take_handled(self) -> frozenset[str]:
-        """The bookies whose ledgers were to be marked during the whole walk that has ended."""
+        """Return the bookies of which the ended walk has marked all ledgers."""
         return self._whole
 
     def _is_found(self, record: LedgerRecord, ripe: frozenset[str]) -> bool:
-        """Whether to mark the ledger of a record; at most once for each version of the record."""
+        """Whether to mark the ledger of a record, at most once for each version of the record."""
         if self._marked.get(record.ledger_id) == record.version.number:
             return False
         return bool(record.names & ripe)
@@ -168,7 +173,7 @@ class MarkingWalk:
             record = self._todo[0]
             lost = record.names & ripe
             if not lost:
-                self._todo.popleft()  # its lost bookies have returned, or auto-recovery is disabled
+                self._todo.popleft()  # the bookies have returned, or auto-recovery is disabled
                 continue
             if self._marks_since_read >= self._limits.marks_between_reads:
                 self.needs_cluster = True
@@ -203,11 +208,11 @@ class MarkingWalk:
         return [*effects, ReadRecords(self._reading, self._after, self._limits.page_records)]
 
     def _is_round(self) -> bool:
-        """Whether the walk has come to its start again."""
+        """Whether the walk has returned to the position at which it began."""
         return self._start != BEFORE_ALL and self._after >= self._start
 
     def _end(self, ripe: frozenset[str]) -> list[AuditEffect]:
-        """End the walk. After a walk with marks, the next one begins with the smallest id."""
+        """End the walk. After a walk for lost bookies, the next walk begins at the smallest id."""
         self.is_running = False
         self._index.end()
         self._marked = {}

@@ -1,7 +1,7 @@
 """The events and effects of the machines of the audit.
 
-Each effect with a `request` number gets exactly one reply with this number. An effect without a
-number has no reply. `StartTimer` and `TimerFired` are defined in the messages of the ledger
+Each effect with a `request` number gets exactly one reply, with the same number. An effect without
+such a number gets no reply. `StartTimer` and `TimerFired` are defined in the messages of the ledger
 machines.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """The record of one ledger, as it was read."""
+    """The metadata record of one ledger, with the version at which it was read."""
 
     ledger_id: int
     metadata: LedgerMetadata
@@ -31,7 +31,7 @@ class LedgerRecord:
 
     @property
     def names(self) -> frozenset[str]:
-        """The bookies that any fragment names."""
+        """All bookies that a fragment of the ledger names."""
         return frozenset(one for each in self.metadata.fragments for one in each.ensemble)
 
 
@@ -43,8 +43,8 @@ class ClusterState:
         registered: Bookies that are registered, writable or read-only.
         known: Bookies that have a cookie.
         is_enabled: Whether auto-recovery is enabled in the whole cluster.
-        delay_ms: Time from the loss of one bookie to the marks of its ledgers.
-        delay_writes: A number that changes with each write of the delay.
+        delay_ms: Time from the loss of one bookie to the marking of its ledgers.
+        delay_writes: A number that changes each time the delay is written.
     """
 
     registered: frozenset[str]
@@ -59,14 +59,14 @@ class ClusterState:
 
 @dataclass(frozen=True, slots=True)
 class ReadCluster:
-    """Read the state of the cluster, with all changes before this effect. Reply: `ClusterRead`."""
+    """Read the state of the cluster, after a sync of the store. Reply: `ClusterRead`."""
 
     request: int
 
 
 @dataclass(frozen=True, slots=True)
 class ReadRecords:
-    """Read the next records with ids larger than `after`, ascending. Reply: `RecordsRead`.
+    """Read the next records with ledger ids above `after`, ascending. Reply: `RecordsRead`.
 
     Attributes:
         count_max: Maximum number of records.
@@ -79,7 +79,7 @@ class ReadRecords:
 
 @dataclass(frozen=True, slots=True)
 class LoadRecords:
-    """Read these records, with all changes before this effect. Reply: `RecordsRead`."""
+    """Read the records of these ledgers, after a sync of the store. Reply: `RecordsRead`."""
 
     request: int
     ledger_ids: Sequence[int]
@@ -99,7 +99,7 @@ class WriteMark:
 
 @dataclass(frozen=True, slots=True)
 class StorePosition:
-    """Store how far a walk has come, for a successor. There is no reply."""
+    """Store the position of a walk, at which a successor continues. There is no reply."""
 
     after: int
 
@@ -117,8 +117,8 @@ class RecordsRead:
     """Answer to a `ReadRecords` or a `LoadRecords`.
 
     Attributes:
-        is_read: Whether the store answered. If not, all other fields are empty.
-        records: The records, ascending. Ledgers that do not exist are left out.
+        is_read: Whether the store answered. If it did not, all other fields are empty.
+        records: The records, with ascending ledger ids. Ledgers that do not exist are omitted.
         unreadable: Ids of records that cannot be decoded.
         last: The largest id of this page; `after` for an empty page.
         is_end: Whether there are no records after this page.
@@ -136,7 +136,7 @@ class RecordsRead:
 class NoteWritten:
     """Answer to a `WriteMark`, `WriteHole` or `WriteMove`.
 
-    If `is_written` is false, the note may or may not have been written.
+    If `is_written` is false, it is unknown whether the note was written.
     """
 
     request: int
@@ -148,22 +148,22 @@ class NoteWritten:
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanged:
-    """A registration, the switch or the delay may have changed."""
+    """A registration, the switch of auto-recovery, or the delay may have changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreSuspended:
-    """The connection to the store is lost. The session may have ended."""
+    """The connection to the store was lost. The session may have ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreResumed:
-    """The connection to the store is back, with the same session."""
+    """The connection to the store was restored, with the same session."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEnded:
-    """The session has ended, and with it the election or the lease."""
+    """The session has ended, so the auditor is not elected any more, or the lease has ended."""
 
 
 # Indications.
@@ -171,7 +171,7 @@ class SessionEnded:
 
 @dataclass(frozen=True, slots=True)
 class BookiesLost:
-    """Bookies are lost, and their ledgers are marked from now on."""
+    """Bookies are lost, and the auditor begins to mark their ledgers."""
 
     bookie_ids: tuple[str, ...]
 
@@ -182,9 +182,9 @@ class WalkEnded:
 
     Attributes:
         ledgers: Number of records that were read.
-        marks: Number of marks that were written since the end of the last walk.
+        marks: Number of marks that were written since the end of the previous walk.
         unreadable: Number of records that could not be decoded.
-        handled: Bookies whose ledgers were all marked.
+        handled: Lost bookies of which the walk has marked all ledgers.
     """
 
     ledgers: int
@@ -195,7 +195,7 @@ class WalkEnded:
 
 @dataclass(frozen=True, slots=True)
 class SteppedDown:
-    """The machine has ended with its session. This is its last effect."""
+    """The machine has ended, because its session has ended. This is its last effect."""
 
 
 AuditEffect = (
@@ -225,7 +225,7 @@ AuditEvent = (
 
 
 class ListOutcome(Enum):
-    """How a request for the list of a bookie's entries ended."""
+    """The outcome of a request for the list of a bookie's entries."""
 
     LISTED = "listed"
     UNKNOWN = "unknown"
@@ -236,7 +236,7 @@ class ListOutcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ListCopies:
-    """Read which entries of a ledger a bookie holds. Reply: `CopiesListed`."""
+    """Read the list of the entries of a ledger that a bookie has. Reply: `CopiesListed`."""
 
     request: int
     bookie_id: str
@@ -248,7 +248,7 @@ class CopiesListed:
     """Answer to a `ListCopies`.
 
     Attributes:
-        outcome: Whether the bookie listed its entries.
+        outcome: The outcome: the bookie listed its entries, did not answer, or cannot list them.
         ranges: The first and the last id of each stretch of entries, ascending.
     """
 
@@ -262,8 +262,8 @@ class VerifyCopies:
     """Read entries from one bookie, and verify their digests. Reply: `CopiesVerified`.
 
     Attributes:
-        record: The record of the ledger, with the digest and the password.
-        entry_ids: Ascending ids.
+        record: The record of the ledger, which contains the digest type and the password.
+        entry_ids: Ids of the entries, ascending.
     """
 
     request: int
@@ -277,11 +277,12 @@ class CopiesVerified:
     """Answer to a `VerifyCopies`.
 
     Attributes:
-        verified: The last requested entry that was read, intact or not. If none was read: the id
-            before the first requested entry.
+        verified: Id of the last requested entry that was read, whether its copy is intact or not.
+            If no entry was read, this is the id before the first requested entry.
         absent: Ids of entries that the bookie denied.
         damaged: Ids of entries whose digest is wrong.
-        is_unknown: Whether the entry after `verified` could not be read.
+        is_unknown: Whether the entry after `verified` could not be read, so that its copy is
+            unknown.
         size_bytes: Number of bytes that were read.
     """
 
@@ -295,16 +296,16 @@ class CopiesVerified:
 
 @dataclass(frozen=True, slots=True)
 class FoundHole:
-    """Copies of one fragment that a registered bookie lacks or holds damaged.
+    """Copies of one fragment that a registered bookie lacks, or has only as damaged copies.
 
     Attributes:
         bookie_id: The bookie.
-        fragment_id: The first entry of the fragment, or `WHOLE_LEDGER`.
-        first_entry_id: The first missing copy. The bookie may hold some of the copies between the
-            first and the last one.
-        last_entry_id: The last missing copy.
-        is_damaged: Whether the bookie holds the copies, but they are damaged. The list of the
-            bookie then contains these copies.
+        fragment_id: Id of the first entry of the fragment, or `WHOLE_LEDGER`.
+        first_entry_id: Id of the first missing or damaged copy. The bookie may have intact copies
+            of some entries between `first_entry_id` and `last_entry_id`.
+        last_entry_id: Id of the last missing or damaged copy.
+        is_damaged: Whether the bookie has the copies, but they are damaged. The bookie's list of
+            entries contains damaged copies too.
     """
 
     bookie_id: str
@@ -319,7 +320,7 @@ class WriteHole:
     """Report the holes of a ledger in the queue for workers of ledgerlog. Reply: `NoteWritten`.
 
     Attributes:
-        holes: At least one hole, at most `HOLES_MAX`.
+        holes: The holes, at least one and at most `HOLES_MAX`.
     """
 
     request: int
@@ -386,7 +387,7 @@ class CheckTimeRead:
         elapsed_ms: Time since the start of the last complete check, by the store's clock. If the
             store contains only the end of this check, this is the time since the end. The value is
             None if no check was completed.
-        after: The largest ledger id that the present check has read; -1 if no check is under way.
+        after: The largest ledger id that the present check has read; -1 if no check has begun.
     """
 
     request: int
@@ -397,7 +398,7 @@ class CheckTimeRead:
 
 @dataclass(frozen=True, slots=True)
 class StoreCheckTime:
-    """Store how far a check has come, for a successor. There is no reply.
+    """Store the position of a check, at which a successor continues. There is no reply.
 
     Attributes:
         after: The largest ledger id that was checked.
@@ -434,7 +435,7 @@ class CheckLate:
 
     Attributes:
         elapsed_ms: Time since the start of the check, without pauses.
-        interval_ms: The interval.
+        interval_ms: The interval of the check.
         after: The last ledger that was checked.
     """
 

@@ -1,8 +1,8 @@
 """The placement check: finds copies whose place breaks the policy (AUTORECOVERY.md#N14).
 
-A copy is reported only if fewer rules would be broken with another bookie. So copies do not move
-for ever in a cluster that cannot keep the policy. One bookie of each fragment is reported at a
-time.
+A copy is reported only if fewer rules would be broken with the copy on another bookie. So copies do
+not move endlessly in a cluster that cannot satisfy the policy. Each check reports at most one
+bookie of each fragment.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
 DAY_MS = 86_400_000
 ANSWERS_MAX = 10_000
-"""Maximum number of ensembles whose results are kept during a check. Most ledgers share a few
-ensembles."""
+"""Maximum number of ensembles whose results are stored during a check, so that they are not
+computed again. Most ledgers have one of a few ensembles."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class PlacementSettings:
     """The times of the placement check.
 
     Attributes:
-        interval_ms: Time from one check of all ledgers to the next one.
-        poll_ms: Time between two tests whether a check is due.
+        interval_ms: Time from one check of all ledgers to the next check.
+        poll_ms: Time between two reads of the store that find out whether a check is due.
     """
 
     interval_ms: int = DAY_MS
@@ -57,7 +57,7 @@ class PlacementCheck(CheckMachine):
     """Compares the ensembles of all ledgers with the policy."""
 
     def __init__(self, settings: PlacementSettings | None = None) -> None:
-        """A check that begins now."""
+        """Create a check that has not begun."""
         super().__init__()
         self._settings = settings or PlacementSettings()
 
@@ -76,7 +76,7 @@ class PlacementCheck(CheckMachine):
             yield from self._enabled_cluster(self._settings.poll_ms)
             places: PlacesRead = yield ReadPlaces(0)
             if not places.is_read:
-                return  # the next look begins with the first ledger
+                return  # the next attempt begins with the first ledger
             page = yield from self._page(after)
             unreadable += len(page.unreadable)
             for record in page.records:
@@ -95,7 +95,7 @@ def misplaced_in(
     places: PlacesRead,
     answers: dict[tuple[Quorum, tuple[str, ...]], str | None],
 ) -> tuple[str, ...]:
-    """The bookies whose copies of a ledger should move, sorted: at most one for each fragment."""
+    """Return the bookies whose copies of a ledger should move, at most one for each fragment."""
     found = set()
     for fragment, _ in confirmed_fragments(metadata):
         key = metadata.quorum, fragment.ensemble
@@ -110,7 +110,7 @@ def misplaced_in(
 
 
 def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) -> str | None:
-    """The bookie of an ensemble that should be replaced; None if no replacement would help."""
+    """Return the bookie of an ensemble that should be replaced; None if this would not help."""
     bookies, policy = places.bookies, places.policy
     if not adherence(ensemble, quorum, bookies, policy).misplaced:
         return None
@@ -127,9 +127,9 @@ def misplaced_of(quorum: Quorum, ensemble: tuple[str, ...], places: PlacesRead) 
 
 
 def spread_of(quorum: Quorum, ensemble: Sequence[str], places: PlacesRead) -> tuple[int, int, int]:
-    """The numbers of hosts, regions and racks, each added up over all write sets.
+    """Return the numbers of hosts, regions and racks, each added up over all write sets.
 
-    The number of a write set counts only up to the number that the policy requires. The three
+    For each write set, a number counts only up to the number that the policy requires. The three
     numbers are in the order of their importance.
     """
     bookies = places.bookies

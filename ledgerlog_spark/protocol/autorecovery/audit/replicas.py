@@ -1,10 +1,11 @@
 """The replica check: compares each member's list of entries with its stripe (AUTORECOVERY.md#N10).
 
-All ledgers are checked once a week. Between these checks, the machine walks over all records, in
-*laps*. A lap checks the ledgers that were closed, or in which a fragment ended, since the last lap.
-Bookies that cannot list entries are left to the digest check, which reads their copies.
+All ledgers are checked once a week. Between these checks, the machine walks over all records
+repeatedly. Each of these walks is a *lap*. A lap checks the ledgers that were closed, or in which a
+fragment ended, since the last lap. If a bookie cannot list its entries, only the digest check,
+which reads copies, checks its copies.
 
-Between two laps, rounds check unknown copies again.
+Between two laps, the machine checks unknown copies again, in *rounds*.
 """
 
 from __future__ import annotations
@@ -54,7 +55,8 @@ SILENT_MAX = 3
 copies on this bookie.
 """
 CHANGES_MAX = 3
-"""After this number of changes of a record during its check, the ledger waits for the next lap."""
+"""Maximum number of changes of a record during its check. After that, only the next lap checks the
+ledger."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,10 @@ class ReplicaSettings:
     """The times of the replica check.
 
     Attributes:
-        interval_ms: Time from one check of all ledgers to the next one.
-        rounds_between_laps: Number of rounds after a lap. Each round takes at least `round_ms`.
-        round_ms: Time between two checks of the unknown copies.
-        pause_ms: Pause after each ledger, which bounds the load on the bookies.
+        interval_ms: Time from one check of all ledgers to the next such check.
+        rounds_between_laps: Number of rounds after each lap. Each round takes at least `round_ms`.
+        round_ms: Time between two rounds, which check the unknown copies.
+        pause_ms: Pause after the check of each ledger, which limits the load on the bookies.
     """
 
     interval_ms: int = WEEK_MS
@@ -78,11 +80,11 @@ class ReplicaCheck(CheckMachine):
     """Walks over all records, and checks the ledgers that are due."""
 
     def __init__(self, unknown: UnknownCopies, settings: ReplicaSettings | None = None) -> None:
-        """A check that begins now. The digest check uses the same `unknown`."""
+        """Create a check that has not begun. The digest check must get the same `unknown`."""
         super().__init__()
         self._unknown = unknown
         self._settings = settings or ReplicaSettings()
-        # `shape_of` each ledger in the last lap; None before the first lap
+        # result of `shape_of` for each ledger in the last lap; None before the first lap
         self._shapes: dict[int, int] | None = None
         self._holes = 0
 
@@ -96,7 +98,7 @@ class ReplicaCheck(CheckMachine):
     def _is_whole_due(self) -> Steps[bool]:
         time: CheckTimeRead = yield ReadCheckTime(0, CheckKind.REPLICAS)
         if not time.is_read:
-            return False  # the next lap reads the time again
+            return False  # the time could not be read; the next lap reads it again
         return time.elapsed_ms is None or time.elapsed_ms >= self._settings.interval_ms
 
     def _lap(self) -> Steps[None]:
@@ -122,7 +124,10 @@ class ReplicaCheck(CheckMachine):
             yield Indicate(StoreCheckTime(CheckKind.REPLICAS, after, is_complete=True))
 
     def _check(self, found: LedgerRecord, registered: frozenset[str]) -> Steps[None]:
-        """Check one ledger. A hole counts only if the record has not changed during the check."""
+        """Check one ledger.
+
+        Its holes are reported only if the record has not changed during the check.
+        """
         record: LedgerRecord | None = found
         for _ in range(CHANGES_MAX):
             if record is None:
@@ -140,7 +145,10 @@ class ReplicaCheck(CheckMachine):
             record = newest
 
     def _holes_of(self, record: LedgerRecord, registered: frozenset[str]) -> Steps[list[FoundHole]]:
-        """Compare the lists of the registered members. The `Auditor` handles the other members."""
+        """Compare the lists of the registered members.
+
+        The `Auditor` marks the ledgers of lost members.
+        """
         lists: dict[str, Sequence[tuple[int, int]]] = {}
         for bookie_id in members_of(record.metadata):
             if bookie_id not in registered:
@@ -164,7 +172,7 @@ class ReplicaCheck(CheckMachine):
         silent: Counter[str] = Counter()
         for copy in self._unknown.pending:
             if silent[copy.bookie_id] == SILENT_MAX:
-                continue  # the next round begins with the copies that this round omitted
+                continue  # the next round begins with the copies that this round has omitted
             record = yield from self._load(copy.ledger_id)
             if (
                 record is None
@@ -213,18 +221,18 @@ class ReplicaCheck(CheckMachine):
 
 
 def shape_of(metadata: LedgerMetadata) -> int:
-    """A number that changes when a fragment or the ledger ends; 0 if no fragment has ended."""
+    """Return a number that changes when a fragment or the ledger ends; 0 if none has ended."""
     return 2 * (len(metadata.fragments) - 1) + metadata.is_closed
 
 
 def members_of(metadata: LedgerMetadata) -> list[str]:
-    """The bookies of all fragments with confirmed entries, each once."""
+    """Return the bookies of all fragments with confirmed entries, each once."""
     fragments = confirmed_fragments(metadata)
     return list(dict.fromkeys(one for fragment, _ in fragments for one in fragment.ensemble))
 
 
 def is_held_by(metadata: LedgerMetadata, bookie_id: str, entry_id: int) -> bool:
-    """Whether a bookie must hold a confirmed entry."""
+    """Whether the entry is confirmed, and the bookie must have a copy of this entry."""
     return any(
         fragment.first_entry_id <= entry_id < end
         and bookie_id in fragment.ensemble
@@ -236,7 +244,7 @@ def is_held_by(metadata: LedgerMetadata, bookie_id: str, entry_id: int) -> bool:
 def holes_in(
     metadata: LedgerMetadata, lists: Mapping[str, Sequence[tuple[int, int]]]
 ) -> list[FoundHole]:
-    """Return a hole for each fragment and member whose list lacks copies."""
+    """Return a hole for each member of a fragment whose list lacks copies of this fragment."""
     holes = []
     for fragment, end in confirmed_fragments(metadata):
         for index, bookie_id in enumerate(fragment.ensemble):

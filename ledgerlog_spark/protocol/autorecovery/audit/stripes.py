@@ -1,7 +1,7 @@
-"""Which copies a bookie must hold, and which of them a list of its entries lacks.
+"""Determines which copies a bookie must have, and which of them its list of entries lacks.
 
-The functions compare the whole list. A check of the first and the last entry is not enough, because
-a bookie that was busy may lack an entry between them (AUTORECOVERY.md#N10).
+The functions compare the whole list. To check only the first and the last entry of a fragment would
+not be enough, because a bookie that was busy may lack an entry between them (AUTORECOVERY.md#N10).
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ def confirmed_fragments(metadata: LedgerMetadata) -> Iterator[tuple[Fragment, in
 
 
 def owned_before(quorum: Quorum, index: int, end: int) -> int:
-    """Return how many entries with ids from 0 to `end` (exclusive) belong to an index."""
+    """Return the number of entries from 0 to `end` (exclusive) that belong to an index."""
     cycles, rest = divmod(end, quorum.ensemble_size)
     return cycles * quorum.write_quorum + sum(owns(quorum, index, each) for each in range(rest))
 
 
 def owned_count(quorum: Quorum, index: int, first: int, end: int) -> int:
-    """Return how many entries from `first` to `end` (exclusive) belong to an index."""
+    """Return the number of entries from `first` to `end` (exclusive) that belong to an index."""
     return owned_before(quorum, index, end) - owned_before(quorum, index, first)
 
 
 def lacking(
     quorum: Quorum, index: int, first: int, end: int, ranges: Sequence[tuple[int, int]]
 ) -> tuple[int, int] | None:
-    """Return the first and the last entry of a stripe that a list lacks; None if it has all.
+    """Return the first and the last entry of a stripe that are not listed; None if all are.
 
     Args:
         quorum: The quorum of the ledger.
         index: The place of the bookie in the ensemble.
         first: The first entry of the fragment.
         end: The entry after the last entry of the fragment.
-        ranges: The first and the last id of each stretch that the bookie holds, ascending.
+        ranges: The first and the last id of each stretch that the bookie lists, ascending.
     """
     lowest: int | None = None
     highest = -1

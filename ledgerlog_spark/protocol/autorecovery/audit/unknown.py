@@ -1,9 +1,9 @@
 """Copies whose presence is unknown (AUTORECOVERY.md#N12).
 
 If a bookie does not answer, or may have lost records, it is unknown whether the bookie has its
-copies. After `ROUNDS` rounds in this state, the copies count as missing. Each round begins at least
-`ROUND_MS` after the round before, so no clock is needed. The first round may begin directly after
-the check that found the copies.
+copies. If they are still unknown after `ROUNDS` rounds, the copies count as missing. Each round
+begins at least `ROUND_MS` after the previous round, so the number of rounds replaces a clock. The
+first round may begin directly after the check that found the unknown copies.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 ROUND_MS = 600_000
 ROUNDS = 6
-"""Copies that are unknown in a check, and in this number of rounds after it, count as missing."""
+"""Number of rounds after a check. Copies that are unknown in the check and in all these rounds
+count as missing."""
 UNKNOWN_MAX = 10_000
 
 
@@ -26,7 +27,7 @@ class UnknownCopy:
 
 
 class UnknownCopies:
-    """At most `UNKNOWN_MAX` copies. The next check finds the others."""
+    """The unknown copies, at most `UNKNOWN_MAX`. The next check finds further unknown copies."""
 
     def __init__(self) -> None:
         self._rounds: dict[UnknownCopy, int] = {}
@@ -45,12 +46,12 @@ class UnknownCopies:
             self._rounds.setdefault(copy, 0)
 
     def still(self, copy: UnknownCopy) -> bool:
-        """Count a round without an answer. Return whether the copy now counts as missing."""
+        """Count a round in which the copy stayed unknown; return whether it counts as missing."""
         rounds = self._rounds.pop(copy, 0) + 1
         if rounds < ROUNDS:
-            self._rounds[copy] = rounds  # now last, so the next round begins with the others
+            self._rounds[copy] = rounds  # at the end, so the next round begins with other copies
         return rounds >= ROUNDS
 
     def forget(self, copy: UnknownCopy) -> None:
-        """The bookie has answered, is not registered, or is not named any more."""
+        """Remove a copy: the bookie has answered, is not registered, or is no longer a member."""
         self._rounds.pop(copy, None)

@@ -1,8 +1,8 @@
-"""Copies the entries of one index to a bookie: parts of `LedgerReplication`, as generators.
+"""Copies the entries of one index to a bookie, with generators that `LedgerReplication` runs.
 
-Reads and adds overlap: while a run is added, the next run is read. A run has consecutive entries of
-one source. Entries of a striped ledger are read one by one, because no bookie has consecutive
-entries.
+Reads and adds overlap: while a run is added, the next run is read. A run consists of consecutive
+entries from one source. The entries of a striped ledger are read one by one, because no bookie has
+consecutive entries of such a ledger.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from ledgerlog_spark.protocol.ledger.quorum import write_set
 
 T = TypeVar("T")
 Steps = Generator[Any, Any, T]
-"""Part of the machine: yields requests that are sent together, and handles their replies."""
+"""A generator with a part of the machine's steps. Each time it yields requests, these are sent
+together, and the generator gets their replies."""
 
 UNREADABLE_MAX = 1_000
-"""Maximum number of entries of one index whose reads fail. After that, the pass copies no more
-entries of this index."""
+"""Maximum number of failed reads of entries of one index. After more failures, the pass copies no
+more entries of this index."""
 SINGLE_READS_MAX = 64
-"""Number of entries of a striped ledger that are read together."""
+"""Number of entries of a striped ledger that are requested together."""
 
 
 class StopJobError(Exception):
@@ -63,19 +64,20 @@ class TargetError(Exception):
 
 
 class RecordChangedError(Exception):
-    """Another client has changed the record, so the next pass decides again."""
+    """Another client has changed the record, so the next pass decides again what copies to add."""
 
 
 @dataclass(slots=True)
 class Copied:
-    """The copies that one index received.
+    """The result of copying the entries of one index to a target.
 
     Attributes:
-        connections: Numbers of the connections that carried the adds.
+        connections: Numbers of the connections on which the entries were added.
         unreadable: Entries that no bookie returned.
-        last_entry_id: An entry that the target stored; None if it stored no entry.
-        given_up: Entries that an operator gave up. Possibly no bookie has them.
-        is_cut: Whether too many reads failed, so that the rest of the index was not read.
+        last_entry_id: An entry that the target stored; None if the target stored no entry.
+        given_up: Entries that an operator gave up. Possibly no bookie has these entries.
+        is_cut: Whether too many reads failed, so that the remaining entries of the index were not
+            read.
     """
 
     connections: set[int] = field(default_factory=set)
@@ -95,9 +97,9 @@ class Sources:
     """The bookies from which this pass can read the entries of a ledger.
 
     Attributes:
-        lists: The lists of the members. They only decide the order of the sources.
-        away: Bookies that get no reads, each with the reason: not registered, or no answer to a
-            read of this pass.
+        lists: The lists of entries of the members. They only determine the order of the sources.
+        away: Bookies from which the pass does not read, each with the reason: the bookie is not
+            registered, or did not answer a read of this pass.
         registered: The registered bookies.
     """
 
@@ -106,7 +108,7 @@ class Sources:
     away: dict[str, Code] = field(default_factory=dict)
 
     def of(self, metadata: LedgerMetadata, fragment: Fragment, entry_id: int) -> list[str]:
-        """The members of the write set of an entry. Members that list the entry are first."""
+        """Return the members of the write set of an entry, first those that list the entry."""
         members = [fragment.ensemble[i] for i in write_set(metadata.quorum, entry_id)]
         return sorted(members, key=lambda name: not self._lists(name, entry_id))
 
@@ -115,7 +117,7 @@ class Sources:
         return listed is not None and covers(listed.ranges, entry_id)
 
     def code_of(self, name: str) -> Code | None:
-        """Why this bookie gets no request; None if it gets requests."""
+        """Return the reason for not reading from this bookie; None if it may be read from."""
         if name not in self.registered:
             return Code.UNAVAILABLE
         return self.away.get(name)
@@ -177,7 +179,7 @@ class CopyRun:
     def _read_chunk(
         self, fragment: Fragment, chunk: Sequence[EntryRange], suspects: list[int]
     ) -> Steps[None]:
-        """Read runs, and leave the copies in `_pending`."""
+        """Read runs, and leave the last copies, which are not added yet, in `_pending`."""
         if self._metadata.digest_type is DigestType.DUMMY:
             for first, last in chunk:
                 for entry_id in range(first, last + 1):
@@ -205,7 +207,7 @@ class CopyRun:
             position = copies[-1].entry_id + 1
 
     def _read(self, fragment: Fragment, entry_id: int, count: int) -> Steps[tuple[Copy, ...]]:
-        """Read a run from the first source that has its first entry. Add the previous run."""
+        """Read a run from the first source that returns its first entry; add the previous run."""
         for source in self._sources.of(self._metadata, fragment, entry_id):
             if source == self._target or self._sources.code_of(source) is not None:
                 continue
@@ -217,7 +219,7 @@ class CopyRun:
     def _read_singles(
         self, fragment: Fragment, ids: Sequence[int], suspects: list[int]
     ) -> Steps[None]:
-        """Read entries together, each from its best source. Read failed entries again, alone."""
+        """Read entries together, each from its best source. If a read fails, repeat it alone."""
         firsts: list[tuple[int, str]] = []
         for entry_id in ids:
             names = self._sources.of(self._metadata, fragment, entry_id)
@@ -256,13 +258,13 @@ class CopyRun:
             suspects.append(entry_id)
 
     def _take_code(self, source: str, reply: CopiesRead) -> bool:
-        """Note a bookie that does not answer. Return whether the reply has entries."""
+        """Return whether the reply has entries; note the source as away if it did not answer."""
         if reply.code in (Code.TIMEOUT, Code.UNAVAILABLE):
             self._sources.away[source] = reply.code
         return reply.code is Code.OK and bool(reply.copies)
 
     def _with_add(self, *reads: ReadCopies) -> Steps[list[CopiesRead]]:
-        """Send reads together with the add of the pending run. Return the replies to the reads."""
+        """Send reads together with the add of the pending run; return the replies to the reads."""
         if not self._pending:
             replies = (yield reads) if reads else []
             return list(replies)
@@ -283,7 +285,7 @@ class CopyRun:
         self.size_bytes += sum(len(one.stored) for one in copies)
 
     def _settle(self, fragment: Fragment, suspects: Sequence[int]) -> Steps[None]:
-        """Read the missing entries again, before and after a sync (AUTORECOVERY.md#X8)."""
+        """Read entries without a copy again, before and after a sync (AUTORECOVERY.md#X8)."""
         before: dict[int, dict[str, Code]] = {}
         for entry_id in suspects:
             before[entry_id] = yield from self._ask_all(fragment, entry_id)
@@ -305,7 +307,7 @@ class CopyRun:
         yield from self._flush()
 
     def _ask_all(self, fragment: Fragment, entry_id: int) -> Steps[dict[str, Code]]:
-        """Read an entry from each member of its write set. The first copy found is added."""
+        """Read an entry from the members of its write set until one returns a copy to add."""
         answers: dict[str, Code] = {}
         for name in self._sources.of(self._metadata, fragment, entry_id):
             code = self._sources.code_of(name)

@@ -81,13 +81,13 @@ class ReplicationSettings:
     """Limits of a job.
 
     Attributes:
-        grace_ms: Time that the writer of an open ledger gets to replace a lost bookie, and that a
-            recovery gets to make progress.
+        grace_ms: Time for which the job waits until the writer of an open ledger has replaced a
+            lost bookie, or until a recovery has made progress.
         quiet_ms: Time without a new entry after which an open ledger is closed even if no spare
             bookie exists.
-        passes_max: Maximum number of passes.
+        passes_max: Maximum number of passes of a job.
         conflicts_max: Maximum number of passes without progress.
-        targets_max: Maximum number of bookies that are tried for an index in one pass.
+        targets_max: Maximum number of bookies that are tried as target of an index in one pass.
         splits_max: Maximum number of holes around which a fragment is split in one write.
     """
 
@@ -102,9 +102,9 @@ class ReplicationSettings:
 class LedgerReplication:
     """Heals one ledger of a queue. The host performs all requests of a step together.
 
-    The host calls `begin`, and then `handle` for each reply, until the effect `JobEnded`. If the
-    session that took the lock ends, the host drops the machine, and sends none of its requests in
-    another session (AUTORECOVERY.md#X2).
+    The host calls `begin`, and then `handle` for each reply, until it gets the effect `JobEnded`.
+    If the session that took the lock ends, the host drops the machine, and sends none of its
+    requests in another session (AUTORECOVERY.md#X2).
     """
 
     def __init__(
@@ -113,20 +113,20 @@ class LedgerReplication:
         settings: ReplicationSettings | None = None,
         choose: Choose = choose_target,
     ) -> None:
-        """A job that begins now. `choose` returns the target of an index."""
+        """Create a job that has not begun. `choose` returns the target of an index."""
         self.ledger_id = ledger_id
         self._settings = settings or ReplicationSettings()
         self._choose = choose
         self._numbers = RequestNumbers()
         self._running = self._run()
-        self._open: dict[int, int] = {}  # request number -> place in the step
+        self._open: dict[int, int] = {}  # request number to its place in the step
         self._replies: list[Reply | None] = []
         self._task: Task
         self._record: Versioned[LedgerMetadata]
         self._registered: RegisteredListed
         self._lists: dict[str, EntriesListed] = {}
         self._unreadable: list[UnreadableEntries] = []
-        self._settled: set[tuple[str, int]] = set()  # members whose copies this job has settled
+        self._settled: set[tuple[str, int]] = set()  # the argument `settled` of `find_needs`
         self._waited_at: Versioned[LedgerMetadata] | None = None  # the record before the grace time
         self._entries = self._size_bytes = self._replaced = 0
         self.has_ended = False
@@ -145,7 +145,7 @@ class LedgerReplication:
 
     @property
     def entries_copied(self) -> int:
-        """Number of entries that bookies have stored, for indexes that are finished."""
+        """Number of entries that bookies have stored for the indexes that the job has finished."""
         return self._entries
 
     def _go_on(self, replies: list[Reply | None] | None) -> list[Effect]:
@@ -160,7 +160,7 @@ class LedgerReplication:
         return effects
 
     def _run(self) -> Steps[JobEnded]:
-        """The whole job. The task is loaded before the lock is taken (AUTORECOVERY.md#X1)."""
+        """Run the whole job. The task is loaded before the lock is taken (AUTORECOVERY.md#X1)."""
         (loaded,) = yield (LoadTask(),)
         if loaded.task is None:
             is_gone = loaded.outcome is MetadataOutcome.GONE
@@ -182,12 +182,12 @@ class LedgerReplication:
         return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
 
     def _report(self, outcome: JobOutcome) -> Steps[None]:
-        """Store the unreadable entries. A ledger that is whole or deleted needs no report."""
+        """Store a report of unreadable entries. For a whole or deleted ledger, delete it."""
         if outcome in (JobOutcome.HEALED, JobOutcome.DELETED) or self._unreadable:
             yield (ReportUnreadable(as_ranges(self._unreadable)[:REPORTED_MAX]),)
 
     def _passes(self) -> Steps[tuple[JobOutcome, str]]:
-        """Make passes until the ledger is whole, or until the job can do no more."""
+        """Make passes until no copy is missing, or until the job cannot continue."""
         fruitless = 0
         for _ in range(self._settings.passes_max):
             if not (yield from self._load()):
@@ -219,7 +219,7 @@ class LedgerReplication:
         return JobOutcome.CONFLICTS, ""
 
     def _finish(self, outcome: JobOutcome, record: Version | None) -> Steps[tuple[JobOutcome, str]]:
-        """Delete the task, unless it or the record has changed (AUTORECOVERY.md#X1)."""
+        """Delete the task if neither the task nor the record has changed (AUTORECOVERY.md#X1)."""
         (deleted,) = yield (DeleteTask(self._task.version, record),)
         if deleted.outcome is not MetadataOutcome.OK:
             return JobOutcome.UNAVAILABLE, "the task could not be deleted"
@@ -255,9 +255,9 @@ class LedgerReplication:
         )
 
     def _work(self, needs: LackingByLists) -> Steps[tuple[JobOutcome, str] | None]:
-        """Work on all needs. Return the first failure; None if all succeeded.
+        """Perform all needed operations. Return the first failure; None if all succeeded.
 
-        If the pass has changed a fragment, the next pass handles the other needs of this fragment.
+        If the pass has changed a fragment, the other needs of this fragment wait for the next pass.
         """
         failed: tuple[JobOutcome, str] | None = None
         changed: set[int] = set()
@@ -290,10 +290,10 @@ class LedgerReplication:
         except RecordChangedError:
             return JobOutcome.CONFLICTS, "another client changed the record"
 
-    # A registered member that lacks copies.
+    # Operations for a registered member that lacks copies.
 
     def _fill(self, need: LackingCopies, copying: CopyRun) -> Steps[tuple[JobOutcome, str] | None]:
-        """Give a member the entries that it lacks. The record stays (AUTORECOVERY.md#X5)."""
+        """Copy missing entries to a member. The record does not change (AUTORECOVERY.md#X5)."""
         held: Sequence[EntryRange]
         if need.kind is Kind.PROBE:
             probed = yield from self._probe(need)
@@ -314,7 +314,7 @@ class LedgerReplication:
         return self._failure_of(copied)
 
     def _probe(self, need: LackingCopies) -> Steps[list[EntryRange]]:
-        """Read the entries of a member that cannot list them."""
+        """Read the entries of a member that cannot list them; return the ranges that it has."""
         held: list[EntryRange] = []
         first, end = need.fragment.first_entry_id, need.end
         for low, high in lacking_runs(self._record.value.quorum, need.index, first, end, ()):
@@ -331,12 +331,12 @@ class LedgerReplication:
                     raise StopJobError(JobOutcome.WAITING, f"{need.member}: {reply.code.value}")
         return held
 
-    # A member that must be replaced.
+    # Operations for a member that must be replaced.
 
     def _replace(
         self, need: LackingCopies, copying: CopyRun
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Copy the stripe of an index to another bookie, and name it (AUTORECOVERY.md#X6)."""
+        """Copy an index's stripe to another bookie, then name it (AUTORECOVERY.md#X6)."""
         tried: set[str] = set()
         detail = f"in place of {need.member}"
         while len(tried) < self._settings.targets_max:
@@ -365,10 +365,10 @@ class LedgerReplication:
     def _move(
         self, need: LackingCopies, target: str, identity: Identity, copying: CopyRun
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Copy the missing entries. Then name the target if it holds the whole stripe durably.
+        """Copy the missing entries. If the target has the whole stripe durably, then name it.
 
-        The identity was read before the first copy (AUTORECOVERY.md#X7). Entries that no bookie
-        returned stay with the old member.
+        The identity was read before the first copy (AUTORECOVERY.md#X7). For entries that no bookie
+        returned, the record still names the old member.
 
         Raises:
             TargetError: The target did not store a copy, or lost it.
@@ -404,13 +404,13 @@ class LedgerReplication:
     def _require_held(
         self, need: LackingCopies, target: str, copied: Copied, *, can_list: bool
     ) -> Steps[None]:
-        """Force and list the entries. Without lists, the target must have kept its connection."""
+        """Sync and list the entries. If `can_list` is false, only one connection must be used."""
         metadata = self._record.value
         if not can_list:
             if len(copied.connections) > 1:
                 raise TargetError(target, Code.UNAVAILABLE)
             return
-        # A read of an entry that the target may lack forces nothing.
+        # A request to sync names an entry. If the target lacked this entry, it would sync nothing.
         absent = joined([*copied.holes, *copied.given_up])
         entry_id = next(self._owed_except(need, absent), None)
         if entry_id is None:
@@ -431,7 +431,7 @@ class LedgerReplication:
     def _name(
         self, moved: LedgerMetadata, identity: Identity
     ) -> Steps[tuple[JobOutcome, str] | None]:
-        """Write the record. After any outcome except OK, the next pass decides again."""
+        """Write the record. If the outcome is not OK, the next pass decides again."""
         (written,) = yield (CasMetadata(0, moved, self._record.version, (identity,)),)
         if written.outcome is MetadataOutcome.OK:
             self._record = written.versioned
@@ -442,7 +442,7 @@ class LedgerReplication:
         return JobOutcome.CONFLICTS, f"the write of the record: {written.outcome.value}"
 
     def _failure_of(self, copied: Copied) -> tuple[JobOutcome, str] | None:
-        """Why an index lacks entries; None if all were copied. Unreadable entries are reported."""
+        """Return why an index lacks entries; None if all were copied. Note unreadable entries."""
         if not copied.unreadable:
             is_cut = (JobOutcome.WAITING, "too many reads failed; the next attempt continues")
             return is_cut if copied.is_cut else None
@@ -450,13 +450,13 @@ class LedgerReplication:
         first = copied.unreadable[0].first_entry_id
         return JobOutcome.UNREADABLE, f"{len(copied.unreadable)} entries from {first} on"
 
-    # The last fragment of a ledger that is not closed.
+    # Operations for the last fragment of a ledger that is not closed.
 
     def _mend_last(self) -> Steps[tuple[JobOutcome, str] | None]:
         """Wait for the writer or the recovery, and then close the ledger (AUTORECOVERY.md#X9).
 
         Returns:
-            Why the ledger was not closed; None if the next pass decides.
+            The reason why the ledger was not closed; None if the next pass decides.
         """
         if not self._has_waited():
             self._waited_at = self._record
@@ -476,7 +476,7 @@ class LedgerReplication:
         return None
 
     def _has_waited(self) -> bool:
-        """Whether the job has waited without a change of the last fragment or of a recovery."""
+        """Whether the last fragment and a recovery have not changed since the job began to wait."""
         before, now = self._waited_at, self._record
         if before is None or before.value.state is not now.value.state:
             return False

@@ -1,7 +1,7 @@
 """Effects and replies of `LedgerReplication`.
 
-Each effect is a request with one reply, which repeats its number. The last effect, `JobEnded`, has
-no reply.
+Each effect is a request, which gets one reply with the same number. Only the last effect,
+`JobEnded`, gets no reply.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EntryRange = tuple[int, int]
 """The first and the last entry id of a range, both inclusive."""
 
 WHOLE_LEDGER = -1
-"""Stands for all fragments of the ledger, in place of the first entry of a fragment."""
+"""Value of a `first_entry_id` that means all fragments of the ledger, not one fragment."""
 
 
 class TaskQueue(Enum):
@@ -44,13 +44,13 @@ class TaskQueue(Enum):
 
 @dataclass(frozen=True, slots=True)
 class DamagedCopies:
-    """Copies of a registered bookie that are damaged, although it lists them.
+    """Damaged copies of a registered bookie. The bookie's list of entries contains these copies.
 
     Attributes:
-        bookie_id: The bookie; "" stands for every member.
+        bookie_id: Id of the bookie; "" means every member.
         first_entry_id: First entry of the fragment, or `WHOLE_LEDGER`.
-        ranges: The damaged entries. If there are no ranges, all entries of the fragment that the
-            bookie holds count as damaged.
+        ranges: The damaged entries. If there are no ranges, all copies of entries of the fragment
+            that the bookie has count as damaged.
     """
 
     bookie_id: str
@@ -60,15 +60,15 @@ class DamagedCopies:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The content of a queue for one ledger.
+    """The task of a job: the mark or the note of one ledger in a queue.
 
     Attributes:
-        version: The version of the note, or of the mark, before the lock was taken.
-        lost: For a mark: the bookies that were lost.
-        damaged: For holes: the copies that are damaged. The lists of the bookies show the missing
-            copies.
-        moves: For moves: each bookie that must be replaced, with the first entry of the fragment,
-            or `WHOLE_LEDGER`.
+        version: The version that the mark or the note had before the lock was taken.
+        lost: The bookies that were lost, if the task is a mark.
+        damaged: The damaged copies, if the task is a note of holes. The lists of the bookies show
+            the missing copies.
+        moves: The bookies that must be replaced, if the task is a note of moves. Each bookie has
+            the first entry of the fragment, or `WHOLE_LEDGER`.
     """
 
     queue: TaskQueue
@@ -79,7 +79,7 @@ class Task:
 
 
 class Copy(NamedTuple):
-    """One stored entry, whose digest the host has verified if the ledger has digests."""
+    """One stored entry. The host has verified its digest if the ledger has digests."""
 
     entry_id: int
     length: int
@@ -92,8 +92,9 @@ class UnreadableEntries:
     """Consecutive entries that no bookie returned.
 
     Attributes:
-        is_lost: Whether every bookie of the write set denied them both before and after a sync.
-        answers: Pairs of a bookie and its answer.
+        is_lost: Whether every bookie of the write set denied the entries both before and after a
+            sync.
+        answers: Pairs of a bookie id and the answer of this bookie.
     """
 
     first_entry_id: int
@@ -103,7 +104,7 @@ class UnreadableEntries:
 
 
 class JobOutcome(Enum):
-    """Why a job ended.
+    """The reason why a job ended.
 
     After `HEALED` and `DELETED`, the task is deleted. After `NOTHING`, no task exists. After other
     outcomes, the task is tried again.
@@ -114,7 +115,7 @@ class JobOutcome(Enum):
     NOTHING = "the queue does not contain the ledger"
     LOCKED = "another worker has the ledger"
     NO_SPARE = "no bookie can take a copy"
-    WAITING = "a member of the ledger is away, or its list of entries is unknown"
+    WAITING = "a member of the ledger is unavailable, or its list of entries is unknown"
     UNREADABLE = "entries could not be read from any bookie"
     COPIES_DIFFER = "copies without a digest differ"
     NO_KEY = "the metadata has no password, so no entry can be added"
@@ -123,12 +124,12 @@ class JobOutcome(Enum):
     CONFLICTS = "other clients changed the ledger too often"
     UNAVAILABLE = "the metadata store did not answer"
     UNREADABLE_RECORD = "the metadata of the ledger cannot be read"
-    CHANGED = "the task or the record has changed meanwhile"
+    CHANGED = "the task or the record has changed during the job"
     CRASHED = "a defect of the worker ended the job"
 
     @property
     def ends_task(self) -> bool:
-        """Whether nothing is left to do."""
+        """Whether the task is done, so that it is deleted."""
         return self in (JobOutcome.HEALED, JobOutcome.DELETED, JobOutcome.NOTHING)
 
 
@@ -146,8 +147,8 @@ class LoadTask:
 class TakeLock:
     """Take the lock of the ledger in the current session. Reply: `LockTaken`.
 
-    All later requests of the job belong to this session. When the session has ended, the host drops
-    the job.
+    All later requests of the job belong to the session that took the lock. When this session ends,
+    the host drops the job.
     """
 
     request: int = 0
@@ -169,7 +170,7 @@ class ListRegistered:
 
 @dataclass(frozen=True, slots=True)
 class ListEntries:
-    """List the entries of the ledger that a bookie holds. Reply: `EntriesListed`."""
+    """List the entries of the ledger that a bookie has. Reply: `EntriesListed`."""
 
     bookie_id: str
     request: int = 0
@@ -179,7 +180,7 @@ class ListEntries:
 class ForceEntries:
     """Sync all entries of the ledger that the bookie has received. Reply: `EntriesForced`.
 
-    `entry_id` is an entry that the bookie holds.
+    `entry_id` must be an entry that the bookie has.
     """
 
     bookie_id: str
@@ -208,10 +209,10 @@ class AddCopies:
 
 @dataclass(frozen=True, slots=True)
 class DeleteTask:
-    """Delete the task at its version, in the session that took the lock. Reply: `TaskDeleted`.
+    """Delete the unchanged task, in the session that took the lock. Reply: `TaskDeleted`.
 
     Attributes:
-        version: The version of the task.
+        version: The version that the task must still have.
         record: The version of the ledger's record, which must not have changed; None if the ledger
             is deleted.
     """
@@ -223,7 +224,10 @@ class DeleteTask:
 
 @dataclass(frozen=True, slots=True)
 class ReportUnreadable:
-    """Store the unreadable entries. If there are none, delete the report. Reply: `Reported`."""
+    """Store a report of the unreadable entries, or delete it if there are none.
+
+    Reply: `Reported`.
+    """
 
     entries: tuple[UnreadableEntries, ...]
     request: int = 0
@@ -231,7 +235,7 @@ class ReportUnreadable:
 
 @dataclass(frozen=True, slots=True)
 class MeasureQuiet:
-    """Measure how long an open ledger has got no entry. Reply: `QuietMeasured`."""
+    """Measure the time without a new entry in an open ledger. Reply: `QuietMeasured`."""
 
     bookies: tuple[str, ...]
     request: int = 0
@@ -246,7 +250,7 @@ class ReadFloor:
 
 @dataclass(frozen=True, slots=True)
 class RecoverForCopies:
-    """Fence the ledger, and close it at `floor` or later. Reply: `LedgerRecovered`."""
+    """Fence the ledger, and close it at entry `floor` or later. Reply: `LedgerRecovered`."""
 
     floor: int
     request: int = 0
@@ -254,10 +258,10 @@ class RecoverForCopies:
 
 @dataclass(frozen=True, slots=True)
 class JobEnded:
-    """The job has ended, and has no lock.
+    """The job has ended, and does not have the lock of the ledger any more.
 
     Attributes:
-        detail: The bookie or the reason, for an operator.
+        detail: A text for an operator, with the bookie or the reason.
         entries_copied: Number of entries that the job stored on bookies.
         bytes_copied: Number of the stored bytes of these entries.
         replaced: Number of members that the job replaced in the record.
@@ -306,7 +310,7 @@ class TaskLoaded:
 
 @dataclass(frozen=True, slots=True)
 class LockTaken:
-    """Whether the session holds the lock; the outcome is OK or UNAVAILABLE."""
+    """The answer to `TakeLock`. The outcome is OK or UNAVAILABLE."""
 
     request: int
     outcome: MetadataOutcome
@@ -315,7 +319,7 @@ class LockTaken:
 
 @dataclass(frozen=True, slots=True)
 class LockReleased:
-    """The lock is released, or ends with the session."""
+    """The lock is released, or will be released when the session ends."""
 
     request: int
 
@@ -325,10 +329,10 @@ class RegisteredListed:
     """The registered bookies; the outcome is OK or UNAVAILABLE.
 
     Attributes:
-        writable: Bookies that take new entries.
-        read_only: Bookies that only serve reads, and recovery adds of their own entries.
+        writable: Bookies that accept new entries.
+        read_only: Bookies that accept only reads, and recovery adds of their own entries.
         places: The places of the bookies.
-        policy: The rules for targets.
+        policy: The policy of placement for targets.
     """
 
     request: int
@@ -341,13 +345,14 @@ class RegisteredListed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesListed:
-    """With OK: the ranges of the entries, ascending. BAD_REQUEST: the bookie cannot list them.
+    """Answer to `ListEntries`: with OK, the ranges of the entries that the bookie has, ascending.
 
-    With any other code, it is unknown which entries the bookie holds.
+    BAD_REQUEST means that the bookie cannot list its entries. With any other code, it is unknown
+    which entries the bookie has.
 
     Attributes:
-        given_up: The entries that an operator gave up, ascending. `ranges` contains them too, so
-            they do not count as missing. Perhaps no bookie can return them.
+        given_up: The entries that an operator gave up, ascending. `ranges` contains these entries
+            too, so that they do not count as missing. Possibly no bookie can return them.
     """
 
     request: int
@@ -358,7 +363,10 @@ class EntriesListed:
 
 @dataclass(frozen=True, slots=True)
 class EntriesForced:
-    """OK means that all entries are durable that the bookie received before the request."""
+    """Answer to `ForceEntries`.
+
+    OK means that all entries received before the request are durable.
+    """
 
     request: int
     code: Code
@@ -366,7 +374,10 @@ class EntriesForced:
 
 @dataclass(frozen=True, slots=True)
 class CopiesRead:
-    """With OK: at least one entry. The entries begin with the first requested one, without gaps."""
+    """Answer to `ReadCopies`.
+
+    With OK, it has the first requested entries: at least one, without gaps.
+    """
 
     request: int
     code: Code
@@ -375,10 +386,10 @@ class CopiesRead:
 
 @dataclass(frozen=True, slots=True)
 class CopiesAdded:
-    """The answer of the bookie.
+    """Answer to `AddCopies`.
 
-    `connection` is the number of the connection. All answers on one connection are from one process
-    of the bookie.
+    `connection` is the number of the connection. All answers on one connection come from the same
+    process of the bookie.
     """
 
     request: int
@@ -388,7 +399,7 @@ class CopiesAdded:
 
 @dataclass(frozen=True, slots=True)
 class TaskDeleted:
-    """Whether the task was deleted. If so, neither the task nor the record had changed."""
+    """Answer to `DeleteTask`. If the task was deleted, neither it nor the record had changed."""
 
     request: int
     outcome: MetadataOutcome
@@ -397,7 +408,7 @@ class TaskDeleted:
 
 @dataclass(frozen=True, slots=True)
 class Reported:
-    """The report is stored, or could not be stored."""
+    """Answer to `ReportUnreadable`. The report may be stored or not."""
 
     request: int
     outcome: MetadataOutcome
@@ -405,7 +416,7 @@ class Reported:
 
 @dataclass(frozen=True, slots=True)
 class QuietMeasured:
-    """Time without a new entry since the first measurement of this worker; 0 if it is unknown."""
+    """Time without a new entry since the first measurement by this worker; 0 if it is unknown."""
 
     request: int
     quiet_ms: int
@@ -413,7 +424,7 @@ class QuietMeasured:
 
 @dataclass(frozen=True, slots=True)
 class FloorRead:
-    """The last entry that a log lists; NO_ENTRY if no log lists the ledger."""
+    """The last entry of the ledger that a log lists; NO_ENTRY if no log lists the ledger."""
 
     request: int
     outcome: MetadataOutcome
@@ -422,7 +433,7 @@ class FloorRead:
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecovered:
-    """None if the ledger is closed; otherwise the reason why it is not closed."""
+    """The reason why the ledger could not be closed; None if the ledger is closed."""
 
     request: int
     failure: Failure | None

@@ -1,4 +1,4 @@
-"""Decides which copies of a ledger are missing: compares its record with the bookies' lists."""
+"""Compares the record of a ledger with the bookies' lists, and decides which copies are missing."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from ledgerlog_spark.protocol.autorecovery.replicate.ranges import (
 
 
 class Kind(Enum):
-    """The need of a member."""
+    """The operation that a member needs."""
 
     REPLACE = "another bookie replaces the member"
     FILL = "the member gets the entries that it lacks"
-    PROBE = "the member has no list: its entries are read"
+    PROBE = "the member cannot list its entries, so each entry is read"
 
 
 @dataclass(frozen=True, slots=True)
 class LackingCopies:
-    """A member of a fragment whose copies are missing.
+    """A member of a fragment that needs an operation, because copies are missing.
 
     Attributes:
         end: The entry after the last entry of the fragment.
         index: The place of the member in the ensemble.
-        damaged: Entries that are written even if the member lists them.
+        damaged: Entries that must be written even if the member lists them.
     """
 
     kind: Kind
@@ -50,7 +50,7 @@ class LackingCopies:
 
     @property
     def member(self) -> str:
-        """The bookie at the index."""
+        """The bookie at the index `index` of the ensemble."""
         return self.fragment.ensemble[self.index]
 
 
@@ -59,10 +59,10 @@ class LackingByLists:
     """The result of one comparison of the lists.
 
     Attributes:
-        items: The needs, in the order of the fragments.
-        waits_for: Members whose entries are unknown at present, so it is unknown whether the ledger
-            is whole.
-        mends_last: Whether the last fragment of a ledger that is not closed names a lost bookie.
+        items: The members that need an operation, in the order of the fragments.
+        waits_for: Members whose entries are unknown at present, each with the reason. Because of
+            them, it is unknown whether the ledger has all copies.
+        mends_last: Whether the ledger is not closed, and its last fragment names a lost bookie.
     """
 
     items: list[LackingCopies] = field(default_factory=list)
@@ -78,7 +78,7 @@ class LackingByLists:
 def members_to_list(
     metadata: LedgerMetadata, registered: RegisteredListed, task: Task
 ) -> tuple[str, ...]:
-    """The registered members whose entries the pass must list, each once."""
+    """Return the registered members whose entries the pass must list, each once."""
     if task.queue is TaskQueue.MOVE:
         return ()
     members = (name for one, _ in healable_fragments(metadata) for name in one.ensemble)
@@ -99,9 +99,8 @@ def find_needs(
 ) -> LackingByLists:
     """Compare the record with the lists of its members (AUTORECOVERY.md#X4).
 
-    `settled` contains members, each with the first entry of a fragment, that the job has already
-    handled: it has written their damaged copies, or has read their copies because they have no
-    list.
+    `settled` contains pairs of a member and the first entry of a fragment. For these, the job has
+    already written the damaged copies, or has read the copies because the member cannot list them.
     """
     found = LackingByLists()
     for fragment, end in healable_fragments(metadata):
@@ -125,9 +124,10 @@ def find_needs(
 def _look_at_last(
     last: Fragment, registered: RegisteredListed, task: Task, found: LackingByLists
 ) -> None:
-    """Look at the last fragment of a ledger that is not closed.
+    """Add the members of the last fragment of a ledger that is not closed to `found`.
 
-    A registered bookie never causes a fence. If it must be replaced, the writer replaces it.
+    The ledger is never fenced because of a registered bookie. If such a bookie must be replaced,
+    the writer of the ledger replaces it.
     """
     for name in last.ensemble:
         if is_registered(registered, name):
@@ -176,14 +176,14 @@ def has_gap(
     ranges: Sequence[EntryRange],
     holes: Sequence[EntryRange] = (),
 ) -> bool:
-    """Whether an entry of the stripe is neither in a held range nor in a hole."""
+    """Whether an entry of the member's stripe is neither in one of `ranges` nor in a hole."""
     first, end = need.fragment.first_entry_id, need.end
     held = sorted((*ranges, *holes))
     return any(lacking_runs(metadata.quorum, need.index, first, end, held))
 
 
 def damaged_runs(metadata: LedgerMetadata, task: Task, need: LackingCopies) -> Iterator[EntryRange]:
-    """Yield the runs of a member's stripe that are damaged according to the task."""
+    """Yield the runs of entries of a member's stripe that are damaged according to the task."""
     first, end = need.fragment.first_entry_id, need.end
     for one in task.damaged:
         is_here = one.bookie_id in ("", need.member)
@@ -198,7 +198,7 @@ def damaged_runs(metadata: LedgerMetadata, task: Task, need: LackingCopies) -> I
 def missing_runs(
     metadata: LedgerMetadata, need: LackingCopies, held: Sequence[EntryRange]
 ) -> Iterator[EntryRange]:
-    """Yield the runs that a bookie must get, so that it holds the whole stripe of an index."""
+    """Yield the runs that a bookie needs in addition to `held`, to have the whole stripe."""
     damaged = sorted(need.damaged)
     first, end = need.fragment.first_entry_id, need.end
     # Damaged copies count as missing.

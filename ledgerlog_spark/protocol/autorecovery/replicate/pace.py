@@ -1,8 +1,8 @@
-"""The byte rate of a worker: a token bucket, which slows down while its targets are slow.
+"""The byte rate of a worker: a token bucket, which slows down while the worker's targets are slow.
 
-The adds of a worker delay each other, above all the adds to one target. So the time of an add is
-divided by the number of bytes that were in flight when the add was sent. The host passes the
-present time. All times are readings of the host's monotonic clock.
+The adds of a worker delay each other, above all the adds to the same target. So the duration of an
+add is divided by the number of bytes that were in flight when the add was sent. The host passes the
+present time. All times are from the host's monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 SLOWER_FACTOR = 2.0
-"""Targets are slow if their newest adds take more than this number of times the usual time."""
+"""Factor by which the newest adds must exceed the usual time, so that targets count as slow."""
 STEP_MS = 1_000
-"""The rate is halved, or doubled again, at most once in this time."""
+"""Minimum time between two changes of the rate, which is halved, or doubled again."""
 FACTOR_MIN = 1 / 64
 NEWEST_WEIGHT = 0.2
 USUAL_WEIGHT = 0.01
 GROWTH = 1.02
-"""While targets are slow, their usual time rises by this factor a second. So if a cluster stays
-slower, its new speed counts as usual after some minutes."""
+"""Factor by which the usual time increases each second while targets are slow. If a cluster stays
+slower, its new speed therefore counts as usual after some minutes."""
 FIRST_ADDS = 32
-"""The first usual time is the mean of this number of adds. Before that, no target counts as
-slow."""
+"""Number of adds whose mean time is the first usual time. Before these adds have ended, no target
+counts as slow."""
 FIXED_BYTES = 64 << 10
-"""A fixed number of bytes for each add, for the time that does not depend on its size. So runs of
-all sizes can be compared."""
+"""Number of bytes that is added to the size of each add, because a part of the add's time does not
+depend on the size. So adds of all sizes can be compared."""
 UNLIMITED_RATE_MIN = 1 << 20
-"""If the worker has no limit, its rate is never below this number of bytes per second."""
+"""Minimum rate in bytes per second of a worker without a limit, while its targets are slow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class AddLoad:
 
 @dataclass(slots=True)
 class UsualTime:
-    """The usual time and the newest time of adds, each divided by the bytes in flight."""
+    """The usual time and the newest time of adds, both divided by the bytes in flight."""
 
     _usual_ms: float = 0.0
     _newest_ms: float = 0.0
@@ -55,7 +55,10 @@ class UsualTime:
     _grown_ms: float = 0.0
 
     def note(self, duration_ms: float, in_flight_bytes: int, now_ms: float) -> None:
-        """Note an add. The usual time changes slowly; while adds are slow, it rises steadily."""
+        """Include the measured duration of an add.
+
+        The usual time changes slowly, and grows steadily while adds are slow.
+        """
         taken_ms = duration_ms * FIXED_BYTES / (FIXED_BYTES + in_flight_bytes)
         self._count += 1
         if self._count <= FIRST_ADDS:
@@ -77,11 +80,11 @@ class UsualTime:
 
 @dataclass(slots=True)
 class CopyPace:
-    """Limits the bytes that a worker copies in a second (AUTORECOVERY.md#X11).
+    """Limits the number of bytes that a worker copies per second (AUTORECOVERY.md#X11).
 
     Attributes:
-        bytes_per_second_max: Maximum number of bytes in a second; 0 if there is no limit.
-        factor: The part of the rate that is used now; at most 1.
+        bytes_per_second_max: Maximum number of bytes per second; 0 if there is no limit.
+        factor: The present part of the maximum rate, or of the measured rate; at most 1.
     """
 
     bytes_per_second_max: int = 0
@@ -89,15 +92,15 @@ class CopyPace:
     _due_ms: float = 0.0
     _by_target: UsualTime = field(default_factory=UsualTime)
     _by_total: UsualTime = field(default_factory=UsualTime)
-    _in_flight: Counter[str] = field(default_factory=Counter)  # bytes by target
+    _in_flight: Counter[str] = field(default_factory=Counter)  # number of bytes for each target
     _changed_ms: float = 0.0
-    _measured: float = 0.0  # bytes per second of a worker without a limit
+    _measured: float = 0.0  # measured bytes per second of a worker without a limit
     _measured_from_ms: float = 0.0
     _measured_bytes: int = 0
     _taken_ms: float = 0.0
 
     def take(self, size_bytes: int, now_ms: float) -> float:
-        """Take bytes from the bucket. Return how long to wait before the next copy, in ms."""
+        """Take bytes from the bucket. Return the time to wait before the next copy, in ms."""
         self._measure(size_bytes, now_ms)
         rate = self.rate()
         if not rate:
@@ -106,7 +109,7 @@ class CopyPace:
         return self._due_ms - now_ms
 
     def rate(self) -> float:
-        """The bytes per second that may be copied now; 0 if there is no limit."""
+        """Return the number of bytes that may be copied per second now; 0 if there is no limit."""
         if self.bytes_per_second_max:
             return self.bytes_per_second_max * self.factor
         return max(UNLIMITED_RATE_MIN, self._measured * self.factor) if self.factor < 1 else 0.0
@@ -123,12 +126,12 @@ class CopyPace:
                 del self._in_flight[target]
 
     def add_took(self, duration_ms: float, now_ms: float, load: AddLoad) -> None:
-        """Note how long a target took for an add. Halve the rate while targets are slow.
+        """Include the measured duration of an add. Then halve the rate if targets are slow.
 
-        Targets are slow if adds are slow both for the bytes in flight to their target and for the
-        bytes in flight to all targets. If adds are slow only for the bytes to their target, the
-        worker itself may be busy with other targets. If they are slow only for the bytes to all
-        targets, the worker may use fewer targets than before.
+        Targets are slow if adds are slow in relation both to the bytes in flight to their target
+        and to the bytes in flight to all targets. If adds are slow only in relation to the bytes to
+        their target, the worker itself may be busy with other targets. If adds are slow only in
+        relation to the bytes to all targets, the worker may use fewer targets than before.
         """
         self._by_target.note(duration_ms, load.target_bytes, now_ms)
         self._by_total.note(duration_ms, load.total_bytes, now_ms)
@@ -143,9 +146,9 @@ class CopyPace:
                 self._measured = 1e3 * self._measured_bytes / elapsed_ms
 
     def _measure(self, size_bytes: int, now_ms: float) -> None:
-        """Measure the rate of a worker without a limit. This rate is halved if targets are slow.
+        """Measure the rate of a worker without a limit. If targets are slow, this rate is halved.
 
-        Times in which nothing is copied do not count.
+        The measurement leaves out times in which nothing is copied.
         """
         if now_ms - self._taken_ms >= STEP_MS:
             self._measured_bytes, self._measured_from_ms = 0, now_ms

@@ -1,7 +1,7 @@
-"""Runs of entry ids: the stripe of an index, the gaps of a list, and the parts of a fragment.
+"""Computes runs of entry ids: the stripe of an index, the gaps of a list, and parts of a fragment.
 
-A run is a pair of the first and the last id, both inclusive. Runs are generated one by one, so a
-ledger of millions of entries needs no memory for each entry.
+A run is a pair of the first and the last id, both inclusive. Runs are generated one by one, so that
+a ledger of millions of entries needs little memory.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ledgerlog_spark.protocol.ledger.quorum import owns
 
 
 def healable_fragments(metadata: LedgerMetadata) -> list[tuple[Fragment, int]]:
-    """The fragments that a worker may change, each with the entry after its last entry.
+    """Return the fragments that a worker may change, each with the entry after its last entry.
 
     If the ledger is not CLOSED, its last fragment is omitted, because the entries of this fragment
     may not be confirmed. If the ledger is CLOSED, entries after its last entry do not count, so a
@@ -43,7 +43,7 @@ def gaps(first: int, end: int, ranges: Iterable[EntryRange]) -> Iterator[EntryRa
 
 
 def owned_runs(quorum: Quorum, index: int, run: EntryRange) -> Iterator[EntryRange]:
-    """Yield the runs inside `run` whose entries the bookie at `index` must hold."""
+    """Yield the parts of `run` that consist of entries which the bookie at `index` must have."""
     first, last = run
     if not quorum.is_striped:
         yield run
@@ -63,13 +63,13 @@ def owned_runs(quorum: Quorum, index: int, run: EntryRange) -> Iterator[EntryRan
 def lacking_runs(
     quorum: Quorum, index: int, first: int, end: int, held: Iterable[EntryRange]
 ) -> Iterator[EntryRange]:
-    """Yield the runs of the stripe of an index that ascending ranges of held entries lack."""
+    """Yield the runs of an index's stripe that the ascending ranges `held` do not contain."""
     for gap in gaps(first, end, held):
         yield from owned_runs(quorum, index, gap)
 
 
 def joined(ranges: Iterable[EntryRange]) -> list[EntryRange]:
-    """The same ids as ascending ranges that do not touch each other."""
+    """Return the ids of these ranges as ascending ranges with gaps between them."""
     found: list[EntryRange] = []
     for first, last in sorted(ranges):
         if found and first <= found[-1][1] + 1:
@@ -99,18 +99,18 @@ def replaced(
     target: str,
     holes: Sequence[EntryRange],
 ) -> LedgerMetadata:
-    """The metadata in which `target` takes an index of a fragment, except for the holes.
+    """Return metadata in which `target` has an index of a fragment, except in the holes.
 
-    The fragment is split around the holes, so that the old bookie stays only in the holes
-    (AUTORECOVERY.md#X8).
+    The fragment is split around the holes, so that the old bookie remains a member only in the
+    holes (AUTORECOVERY.md#X8).
 
     Args:
-        metadata: The metadata that has the fragment.
-        fragment: The fragment.
-        end: The entry after its last entry.
+        metadata: The metadata that contains the fragment.
+        fragment: The fragment in which a bookie is replaced.
+        end: The entry after the last entry of the fragment.
         index: The place of the old bookie in the ensemble.
-        target: The bookie that holds the entries of this index.
-        holes: Ascending ranges of entries that the target does not hold.
+        target: The bookie that has the entries of this index.
+        holes: Ascending ranges of entries that the target does not have.
     """
     members = list(fragment.ensemble)
     members[index] = target

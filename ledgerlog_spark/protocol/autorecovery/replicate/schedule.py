@@ -1,4 +1,4 @@
-"""Decides which ledgers of the queues a worker takes next, and when a failed one is tried again."""
+"""Decides which tasks of the queues a worker takes next, and when a failed task is tried again."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from ledgerlog_spark.retry import NO_LIMIT, RetryPolicy
 
 RETRY = RetryPolicy(first_delay_ms=5_000, delay_max_ms=300_000, attempts_max=NO_LIMIT)
 FAILED_MAX = 100_000
-"""Number of failed tasks that a worker remembers. The oldest one is forgotten first."""
+"""Maximum number of failed tasks that a worker remembers. It forgets the oldest failure first."""
 
 TaskKey = tuple[TaskQueue, int]
-"""A queue, and a ledger in it."""
+"""The key of a task: its queue, and the id of its ledger."""
 
 
 @dataclass(slots=True)
 class FailedTask:
-    """A task that failed: the number of failures in a row, and the time when it is due again."""
+    """A failed task: its number of failures in a row, and the time when it is due again."""
 
     failures: int
     due_ms: float
 
 
 class TaskSchedule:
-    """The tasks under way, and the pauses of the failed ones (AUTORECOVERY.md#X12)."""
+    """The tasks that have a job now, and the pauses of failed tasks (AUTORECOVERY.md#X12)."""
 
     def __init__(self) -> None:
         self._failed: dict[TaskKey, FailedTask] = {}
-        self._running: set[int] = set()  # ledgers; each has at most one job at a time
+        self._running: set[int] = set()  # ids of the ledgers that have a job now
 
     @property
     def running(self) -> frozenset[int]:
-        """The ledgers that are under way."""
+        """The ids of the ledgers that have a job now."""
         return frozenset(self._running)
 
     def due(self, keys: Iterable[TaskKey], now_ms: float) -> Iterator[TaskKey]:
@@ -45,7 +45,7 @@ class TaskSchedule:
                 yield key
 
     def next_due_ms(self, keys: Iterable[TaskKey]) -> float | None:
-        """When the next failed task without a job is due; None if there is no such task."""
+        """Return the time when the next failed task without a job is due; None if there is none."""
         failed = (self._failed.get(key) for key in keys if key[1] not in self._running)
         return min((one.due_ms for one in failed if one is not None), default=None)
 
@@ -53,10 +53,10 @@ class TaskSchedule:
         """Forget the failures of tasks that a queue does not contain any more.
 
         Args:
-            queue: The queue.
-            after: The walk began above this id.
-            last: The walk ended at this id; None if it ended at the end of the queue.
-            found: The ledgers that the walk found.
+            queue: The queue that was read.
+            after: The ledger id after which the reading began.
+            last: The last ledger id that was read; None if the queue was read to its end.
+            found: The ids of the ledgers that were found in the queue.
         """
         kept = {(queue, ledger_id) for ledger_id in found}
         gone = [
@@ -71,14 +71,14 @@ class TaskSchedule:
             del self._failed[key]
 
     def begin(self, key: TaskKey) -> None:
-        """A job of this task begins."""
+        """Note that a job of this task begins."""
         self._running.add(key[1])
 
     def end(self, key: TaskKey, outcome: JobOutcome | None, now_ms: float) -> int:
-        """A job has ended. Return the number of failures of its task in a row.
+        """Note that a job has ended. Return the number of failures of its task in a row.
 
-        `outcome` is None if the job was dropped. If another worker has the ledger, the job did not
-        fail, and the task is due after the first pause.
+        `outcome` is None if the job was dropped. If another worker has the ledger, this does not
+        count as a failure, and the task is due after the first pause.
         """
         self._running.discard(key[1])
         if outcome is None or outcome.ends_task:
@@ -95,14 +95,15 @@ class TaskSchedule:
         return failures
 
     def pause_ms(self, key: TaskKey) -> int:
-        """The pause after the newest failure of a task; 0 if it did not fail."""
+        """Return the pause after the newest failure of a task; 0 if the task has not failed."""
         failed = self._failed.get(key)
         return 0 if failed is None else RETRY.pause_ms(max(1, failed.failures))
 
     def reset(self) -> None:
-        """A bookie has registered: every failed task is due now, and its next pause is short.
+        """Make every failed task due now, with a short next pause, because a bookie has registered.
 
-        The bookie may not serve yet. If an attempt then fails, the next must not wait for minutes.
+        The bookie may not answer requests yet. If the next attempt fails for this reason, the
+        attempt after it must not wait for minutes.
         """
         for failed in self._failed.values():
             failed.due_ms = 0.0

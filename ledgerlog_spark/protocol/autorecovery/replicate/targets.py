@@ -17,11 +17,11 @@ def choose_target(
     registered: RegisteredListed,
     excluded: frozenset[str],
 ) -> str | None:
-    """The bookie that takes an index of a fragment; None if no bookie may.
+    """Return the bookie that should take an index of a fragment; None if no bookie may take it.
 
     The order of preference depends only on the ledger, the fragment, the index and the bookie. So
-    if a worker dies, its successor chooses the same target, which holds the copies that the dead
-    worker made.
+    if a worker dies, its successor chooses the same target, which already has the copies that the
+    dead worker made.
     """
     free = [
         name

@@ -1,8 +1,9 @@
-"""Takes a bookie out of service: its copies move to other bookies first.
+"""Takes a bookie out of service after its copies have moved to other bookies.
 
 - `vacating`: the machine that queues moves, and ends when no ledger names the bookie. `messages`:
-  its events and effects. `departure`: the progress.
-- `share`: the bytes of a ledger on a bookie. `refusals`: the reasons not to begin a vacation.
+  the events and effects of this machine. `departure`: the progress of a vacation.
+- `share`: the bytes of a ledger on a bookie. `refusals`: the reasons for which a vacation must not
+  begin.
 - `speed`: the rate of a vacation, and the time left.
 
 AUTORECOVERY.md#vacating lists the rules.

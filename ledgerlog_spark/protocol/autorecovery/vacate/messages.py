@@ -11,7 +11,7 @@ from ledgerlog_spark.protocol.autorecovery.vacate.departure import Departure
 
 
 class BookieSight(Enum):
-    """How a bookie is registered."""
+    """The state of the registration of a bookie."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -19,7 +19,7 @@ class BookieSight(Enum):
 
 
 class VacationOutcome(Enum):
-    """The outcome of a write of the vacation."""
+    """The outcome of a write of the vacation's node."""
 
     OK = "ok"
     CONFLICT = "conflict"  # another process wrote or deleted a node of the transaction
@@ -27,7 +27,7 @@ class VacationOutcome(Enum):
 
 
 class VacationEnd(Enum):
-    """Why the machine has ended."""
+    """The reason why the machine has ended."""
 
     VACATED = "vacated"
     CANCELLED = "cancelled"
@@ -49,19 +49,19 @@ class LookAtBookie:
 
 @dataclass(frozen=True, slots=True)
 class WalkLedgers:
-    """Read the next metadata of ledgers, ascending. The reply is `LedgersWalked`.
+    """Read the metadata of the next ledgers, with ascending ids. The reply is `LedgersWalked`.
 
-    The host reads at most a page. A ledger that was deleted is omitted.
+    The host reads at most one page of ledgers. Deleted ledgers are omitted.
     """
 
     request: int
-    after: int  # -1 begins a walk
-    sync_first: bool  # if True, the answer is at least as new as this request
+    after: int  # the last ledger id that was read; -1 begins a walk
+    sync_first: bool  # whether the answer must be at least as new as this request
 
 
 @dataclass(frozen=True, slots=True)
 class QueueMoves:
-    """Create or extend the note `moves/<ledger>` of each ledger. The reply is `MovesQueued`."""
+    """Add a move to the note `moves/<ledger>` of each ledger. The reply is `MovesQueued`."""
 
     request: int
     ledger_ids: tuple[int, ...]
@@ -71,7 +71,7 @@ class QueueMoves:
 class CountMoves:
     """Count the ledgers whose move from the bookie is pending. The reply is `MovesCounted`.
 
-    The count may be stale, because only the time of the next walk depends on it.
+    The number in the reply may be old, because only the time of the next walk depends on it.
     """
 
     request: int
@@ -79,7 +79,7 @@ class CountMoves:
 
 @dataclass(frozen=True, slots=True)
 class WriteVacation:
-    """Replace the vacation if its version is still `version`. The reply is `VacationWritten`."""
+    """Write the vacation if its node still has the version `version`. Reply: `VacationWritten`."""
 
     request: int
     departure: Departure
@@ -88,7 +88,7 @@ class WriteVacation:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """In one transaction: replace the vacation at its version, and delete the cookie.
+    """Write the vacation if its version is unchanged, and delete the cookie, in one transaction.
 
     The transaction also marks the record of the bookie as retired. The reply is `VacationWritten`.
     """
@@ -120,12 +120,12 @@ Request = (
 
 @dataclass(frozen=True, slots=True)
 class VacationBegun:
-    """The first event."""
+    """The first event, which starts the machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class VacationLoaded:
-    """Answer to `LoadVacation`. The vacation is None if it was cancelled."""
+    """Answer to `LoadVacation`. `found` is None if the vacation was cancelled."""
 
     request: int
     found: Versioned[Departure] | None
@@ -137,7 +137,7 @@ class BookieSeen:
 
     request: int
     sight: BookieSight
-    registration: int | None  # the transaction that created its node; None if it is absent
+    registration: int | None  # id of the transaction that created the node; None without a node
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +146,7 @@ class LedgersWalked:
 
     request: int
     ledgers: Sequence[tuple[int, LedgerMetadata]]
-    is_last: bool  # whether there is no ledger after these
+    is_last: bool  # whether no ledger follows the ledgers of this page
     unreadable: Sequence[int] = ()  # ledgers in this range whose metadata cannot be read
 
 
@@ -167,7 +167,7 @@ class MovesCounted:
 
 @dataclass(frozen=True, slots=True)
 class VacationWritten:
-    """Answer to `WriteVacation` and `Retire`. After OK, `version` is the new version."""
+    """Answer to `WriteVacation` or `Retire`. If the outcome is OK, `version` is the new version."""
 
     request: int
     outcome: VacationOutcome
@@ -203,7 +203,10 @@ Event = (
 
 @dataclass(frozen=True, slots=True)
 class VacationEnded:
-    """The last indication. After a cancellation, the host removes the bookie from the moves."""
+    """The last indication.
+
+    If the vacation was cancelled, the host deletes the moves of the bookie.
+    """
 
     end: VacationEnd
 

@@ -1,4 +1,4 @@
-"""The reasons not to begin a vacation (AUTORECOVERY.md#Y3)."""
+"""The reasons for which a vacation must not begin (AUTORECOVERY.md#Y3)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ledgerlog_spark.protocol.placement.places import BookieMap
 from ledgerlog_spark.protocol.placement.policy import PlacementPolicy
 
 FREE_PART_MAX = 0.8
-"""The copies may need at most this part of the free bytes of the other bookies."""
+"""Maximum part of the free bytes of the other bookies that the copies may need."""
 ENSEMBLES_MAX = 10_000
 """Maximum number of different ensembles for which targets are searched."""
 
@@ -22,16 +22,16 @@ Shape = tuple[Quorum, tuple[str, ...]]
 
 @dataclass(slots=True)
 class Holdings:
-    """The ledgers of a cluster that name one bookie, and their bytes on it.
+    """The ledgers of a cluster that name one bookie, and their bytes on this bookie.
 
     Attributes:
         bookie_id: The bookie.
         ledgers: Number of ledgers that name the bookie.
         size_bytes: Approximate payload bytes of the copies on the bookie.
-        open_ledgers: Number of ledgers that name the bookie and are not closed. Their bytes are not
-            known.
-        shapes: The ensembles that name the bookie, with the number of their fragments. Above
-            `ENSEMBLES_MAX`, further ensembles are left out.
+        open_ledgers: Number of ledgers that name the bookie and are not closed. The number of their
+            bytes is unknown.
+        shapes: The ensembles that name the bookie, each with the number of its fragments. If there
+            are more than `ENSEMBLES_MAX` ensembles, the further ensembles are omitted.
     """
 
     bookie_id: str
@@ -56,7 +56,7 @@ class Holdings:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The cluster in which a bookie is to be taken out of service.
+    """The state of the cluster before a bookie is taken out of service.
 
     Attributes:
         is_enabled: Whether auto-recovery is enabled.
@@ -64,7 +64,7 @@ class Surroundings:
         registered: Ids of the registered bookies.
         writable: Ids of the bookies that accept new entries.
         free_bytes: Free bytes of each writable bookie; None if they are unknown.
-        others: Ids of other bookies whose vacation has not ended.
+        others: Ids of other bookies that have a vacation which has not ended.
         bookies: Places of all bookies.
         policy: The rules of placement.
     """
@@ -79,20 +79,20 @@ class Surroundings:
     policy: PlacementPolicy
 
     def targets(self, bookie_id: str) -> tuple[str, ...]:
-        """The bookies that may get copies."""
+        """Return the bookies that may get the copies of this bookie."""
         return tuple(name for name in self.writable if name != bookie_id)
 
     def free_elsewhere(self, bookie_id: str) -> int | None:
-        """The free bytes of all targets; None if the free bytes of one target are unknown."""
+        """Return the free bytes of all targets together; None if those of a target are unknown."""
         free = [self.free_bytes.get(name) for name in self.targets(bookie_id)]
         known = [one for one in free if one is not None]
         return sum(known) if len(known) == len(free) else None
 
 
 def refusals(held: Holdings, around: Surroundings, *, is_recovery: bool) -> list[str]:
-    """Return a sentence with figures for each reason not to begin; empty if there is none.
+    """Return a sentence for each reason not to begin the vacation; empty if there is no reason.
 
-    `is_recovery` is True if the bookie is down, so that its entries are copied from other bookies.
+    `is_recovery` is true if the bookie is down, so that its entries are copied from other bookies.
     """
     bookie_id = held.bookie_id
     found = []
@@ -128,7 +128,7 @@ def refusals(held: Holdings, around: Surroundings, *, is_recovery: bool) -> list
 
 
 def _without_targets(held: Holdings, around: Surroundings) -> list[str]:
-    """Search a target for each ensemble, with the same rules as a replication worker."""
+    """Return a sentence for each kind of ensembles for which a worker would find no target."""
     targets = around.targets(held.bookie_id)
     missing: dict[tuple[int, str], int] = {}
     for (quorum, ensemble), count in held.shapes.items():

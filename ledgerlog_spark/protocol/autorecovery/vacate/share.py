@@ -1,4 +1,4 @@
-"""The part of a ledger that a bookie holds."""
+"""Computes the part of a ledger that a bookie stores."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ def is_named(metadata: LedgerMetadata, bookie_id: str) -> bool:
 
 
 def bytes_on(metadata: LedgerMetadata, bookie_id: str) -> int:
-    """The approximate payload bytes of a ledger on a bookie; 0 if the ledger is not closed.
+    """Return the approximate payload bytes of a ledger on a bookie; 0 if the ledger is not closed.
 
-    The estimate assumes that all entries have the same size, and that the entries of a striped
-    ledger are distributed equally over its bookies.
+    The estimate assumes that all entries have the same size, and that the copies of a striped
+    ledger's entries are distributed equally over its bookies.
     """
     if not metadata.is_closed or metadata.last_entry_id < 0:
         return 0

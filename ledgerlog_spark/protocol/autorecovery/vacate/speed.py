@@ -1,4 +1,4 @@
-"""The rate of a vacation, and the time that is left (AUTORECOVERY.md#Y9)."""
+"""Computes the rate of a vacation, and its remaining time (AUTORECOVERY.md#Y9)."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ WINDOW_SECONDS = 120
 
 @dataclass(frozen=True, slots=True)
 class VacatingRate:
-    """The speed of the moves.
+    """The rate of the moves of a vacation.
 
     Attributes:
         ledgers_per_s: Number of ledgers that move in a second.
         bytes_per_s: Number of bytes that move in a second.
-        left_s: Estimated seconds to the end; None if nothing moved in the window.
+        left_s: Estimated remaining time in seconds; None if nothing moved in the last two minutes.
     """
 
     ledgers_per_s: float
@@ -33,8 +33,8 @@ class Speed:
     def note(self, now_s: float, ledgers_left: int, bytes_left: int) -> VacatingRate:
         """Add a measurement, and return the rate.
 
-        If another walk found more ledgers, the numbers increase. Older measurements are then
-        dropped.
+        If the numbers have increased, because another walk found more ledgers, older measurements
+        are dropped.
         """
         last = self._samples[-1] if self._samples else None
         if last is not None and (ledgers_left > last[1] or bytes_left > last[2]):

@@ -1,13 +1,13 @@
-"""Moves the copies of one bookie away, until no ledger names it.
+"""Moves the copies of one bookie to other bookies, until no ledger names the bookie.
 
-The machine walks through all ledgers and queues a move of each ledger that names the bookie. The
-replication workers take these moves. Clients may use old lists of writable bookies, which still
+The machine walks over all ledgers, and queues a move of each ledger that names the bookie. The
+replication workers perform these moves. Clients may still use old lists of writable bookies, which
 contain this bookie. So the machine waits until all clients have certainly read a newer list. If a
-walk begins after this wait, and finds no ledger that names the bookie, it ends the vacation
-(AUTORECOVERY.md#Y6).
+walk that begins after this wait finds no ledger that names the bookie, the machine ends the
+vacation (AUTORECOVERY.md#Y6).
 
-Two hosts may run this machine for the same vacation. This does no harm: each write compares the
-version, and a move that is queued twice is one move.
+If two hosts run this machine for the same vacation, this does no harm, because each write compares
+the version, and a move that is queued twice is only one move.
 """
 
 # ruff: noqa: SLF001 (the table below the class holds its methods)
@@ -30,11 +30,12 @@ class VacatingSettings:
     """Times of a vacation, in ms.
 
     Attributes:
-        quiet_ms: The quiet time, which begins when the machine first finds that the bookie is not
-            writable. A walk that begins after this time may end the vacation. No client uses a list
-            of writable bookies that is as old as this time.
-        poll_ms: Time between two looks at the bookie and the moves.
-        walk_ms: Time after which the next walk begins, even if moves are left.
+        quiet_ms: Duration of the quiet time, which begins when the machine first finds that the
+            bookie is not writable. Only a walk that begins after the quiet time may end the
+            vacation. No client uses a list of writable bookies that is as old as the quiet time.
+        poll_ms: Time between two reads of the bookie's registration and of the number of pending
+            moves.
+        walk_ms: Time after which the next walk begins even if moves are still pending.
     """
 
     quiet_ms: int = 60_000
@@ -47,11 +48,11 @@ class VacatingPhase(Enum):
 
     NEW = "new"
     LOADING = "reading the vacation"
-    LOOKING = "looking at the bookie"
-    WALKING = "walking through the ledgers"
+    LOOKING = "reading the registration of the bookie"
+    WALKING = "reading the metadata of all ledgers"
     QUEUEING = "queueing moves"
     WRITING = "writing progress"
-    COUNTING = "counting the moves that are left"
+    COUNTING = "counting the pending moves"
     RETIRING = "ending the vacation"
     PAUSING = "waiting"
     ENDED = "ended"
@@ -59,17 +60,17 @@ class VacatingPhase(Enum):
 
 @dataclass(slots=True)
 class _Walk:
-    """A walk through all ledgers."""
+    """One walk over all ledgers, and the numbers of the ledgers that it found so far."""
 
     is_quiet: bool  # whether the walk began after the quiet time
-    returns: int  # the starts of the bookie before the walk began
+    returns: int  # number of starts of the bookie before the walk began
     after: int = -1
     ledgers: int = 0
     size_bytes: int = 0
     blocked: list[int] = field(default_factory=list)  # at most `BLOCKED_MAX`
     unreadable: list[int] = field(default_factory=list)  # at most `BLOCKED_MAX`
     blocked_count: int = 0
-    is_last: bool = False  # whether the last page was read
+    is_last: bool = False  # whether the last page of ledgers was read
 
 
 class Vacating(TableMachine[m.Event, m.Effect]):
@@ -80,17 +81,17 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         self.bookie_id = bookie_id
         self.settings = settings or VacatingSettings()
         self._numbers = RequestNumbers()
-        self._pending = 0  # the request whose reply the machine waits for
-        # this timer runs since the bookie was first found not writable with its present
-        # registration
+        self._pending = 0  # number of the request whose reply the machine waits for
+        # number of the timer of the quiet time, which starts when the machine first finds that the
+        # bookie, with its present registration, is not writable
         self._quiet_timer = 0
         self._is_quiet = False
         self._registration: int | None = None
         self._departure: Departure | None = None
         self._version: Version | None = None
         self._walk: _Walk | None = None
-        self._polls = 0  # looks since the last walk
-        # ledgers and bytes that the last complete walk of this machine found
+        self._polls = 0  # number of reads of the bookie's registration since the last walk
+        # numbers of ledgers and bytes that the last complete walk of this machine found
         self._left_at_walk: tuple[int, int] | None = None
 
     def _begin(self, _event: m.VacationBegun) -> list[m.Effect]:
@@ -108,7 +109,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         before, self._version = self._version, event.found.version
         self._departure = event.found.value
         if before is not None and before.incarnation != self._version.incarnation:
-            # The vacation was cancelled meanwhile, so the bookie may have been writable.
+            # The former vacation was cancelled, so the bookie may have been writable in between.
             self._forget_quiet()
             self._left_at_walk = None
         if self._departure.is_over:
@@ -136,7 +137,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         self._is_quiet, self._quiet_timer, self._walk = False, 0, None
 
     def _after_look(self) -> list[m.Effect]:
-        """The bookie is not writable: end the vacation, count the moves, or walk."""
+        """Continue after the bookie was not writable: end the vacation, count moves, or walk."""
         walk, self._walk = self._walk, None
         departure, left = self._departure, self._left_at_walk
         assert departure is not None, "the vacation was loaded before this look"
@@ -146,7 +147,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         if left is None or is_due or (left[0] == 0 and self._is_quiet):
             return self._begin_walk()
         if left[0] == 0:
-            return self._pause()  # until the quiet time is over
+            return self._pause()  # until the quiet time is over, because no ledger is left
         self.phase = VacatingPhase.COUNTING
         return [m.CountMoves(self._next())]
 
@@ -174,8 +175,8 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             if not metadata.is_closed and bookie_id in metadata.last_fragment.ensemble:
                 walk.blocked_count += 1
                 walk.blocked += [ledger_id] if len(walk.blocked) < BLOCKED_MAX else []
-        # Ledgers whose metadata cannot be read may name the bookie. So they count, and get a move
-        # too.
+        # Ledgers whose metadata cannot be read may name the bookie. So they count as blocked, and
+        # each of them gets a move too.
         walk.ledgers += len(event.unreadable)
         walk.blocked_count += len(event.unreadable)
         walk.unreadable = [*walk.unreadable, *event.unreadable][:BLOCKED_MAX]
@@ -214,7 +215,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         )
 
     def _on_counted(self, event: m.MovesCounted) -> list[m.Effect]:
-        """Note the progress. Walk again when no move is left (AUTORECOVERY.md#Y5)."""
+        """Store the progress. Begin the next walk if no move is pending (AUTORECOVERY.md#Y5)."""
         if event.request != self._pending:
             return []
         departure = self._departure
@@ -238,9 +239,9 @@ class Vacating(TableMachine[m.Event, m.Effect]):
         return [m.WriteVacation(self._next(), departure, self._version)]
 
     def _retire(self) -> list[m.Effect]:
-        """End the vacation at the version that was read before the look at the bookie.
+        """End the vacation at the version that was read before the bookie's registration.
 
-        If the bookie has returned meanwhile, the write fails (AUTORECOVERY.md#Y7).
+        If the bookie has started since then, the write fails (AUTORECOVERY.md#Y7).
         """
         assert self._departure is not None, "the vacation was loaded before this write"
         assert self._version is not None, "the vacation was loaded before this write"
@@ -257,7 +258,7 @@ class Vacating(TableMachine[m.Event, m.Effect]):
             self._walk = None
             return self._pause()
         if self._walk is not None and self._may_end(self._walk):
-            return self._load()  # look at the bookie once more, and end
+            return self._load()  # read the registration once more, and end the vacation
         self._walk = None
         return self._pause()
 
