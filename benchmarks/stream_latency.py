@@ -1,11 +1,12 @@
-"""How long does a micro-batch from log to log take, compared with the smallest time in Spark?
+"""How long does a micro-batch from log to log take, compared with an almost empty micro-batch?
 
-The smallest time (the floor) is measured with a query from a Python source with rows in memory to a
-Python sink that drops them. This query runs in the same session, with the same checkpoint manager
-and the same number of tasks. Each batch of the measured query copies one commit of 200 rows from
-one log to another. The queries run in turn, so that other programs on the machine affect all of
-them equally. The first batch of each start is reported separately. Another query writes to a log
-whose ledgers are full after one range, so each batch of this query rolls the ledgers of the sink.
+The time of an almost empty micro-batch (the floor) is measured with a query from a Python source
+with rows in memory to a Python sink that drops them. This query runs in the same session, with the
+same checkpoint manager and the same number of tasks. Each batch of the measured query copies one
+commit of 200 rows from one log to another. The queries run in turn, so that other programs on the
+machine affect all of them equally. The first batch of each start is reported separately. Another
+query writes to a log whose ledgers are full after one range, so each batch of this query rolls the
+ledgers of the sink.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ROWS = 200
 TASKS = 2
 BATCHES = 60
 COLD = 10
-"""Number of batches after each start of a query that do not count as warm batches."""
+"""After each start of a query, this number of batches do not count as warm batches."""
 
 POLL_SECONDS = 0.05
 GOAL = 1.3

@@ -1,4 +1,4 @@
-"""How long after its append is a record delivered to a reader in another process?
+"""How much time passes from the append of a record to its delivery in another process?
 
 The measured time is from the call of `append_async` to the delivery by `tail`. The ledgers have
 E3/Qw3/Qa2. ZooKeeper, three bookies, the leader and the reader run on this machine. The same run

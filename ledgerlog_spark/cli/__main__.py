@@ -17,7 +17,8 @@ def main() -> NoReturn:
     """Import the commands, and run the selected command."""
     before = signal.getsignal(signal.SIGINT)
     is_ours = before is signal.default_int_handler
-    if is_ours:  # after `command &` in a script, SIGINT is ignored, and must stay ignored
+    # In a script, `command &` starts with SIGINT ignored. In this case, it must stay ignored.
+    if is_ours:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from ledgerlog_spark.cli.main import main as run
 

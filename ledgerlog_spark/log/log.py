@@ -79,7 +79,7 @@ class Log:
     """
 
     def __init__(self, host: LogHost) -> None:
-        """Create a handle of the log whose machines `host` runs."""
+        """Create a handle of a log. `host` runs the machines of this log."""
         self.name = host.name
         self.log_id = host.log_id
         self.host = host

@@ -50,6 +50,6 @@ The asyncio client and the simulator are hosts. Every host follows this contract
    refusal by its access list. The handle then fails with the error of the store.
 
 A machine ignores all replies after its last indication, so the host may drop the machine. The last
-indication is `LedgerClosed`, `RangeRead`, `ReadFailed`, `LacRead`, or `LedgerFailed` from a
-recovery or from a LAC read.
+indication is `LedgerClosed`, `RangeRead`, `ReadFailed` or `LacRead`. `LedgerFailed` is the last
+indication of a recovery and of a LAC read.
 """

@@ -273,7 +273,7 @@ class Share:
         return granted
 
     def cost_of(self, size_bytes: int) -> int:
-        """Return the cost of `size_bytes` for the place in line."""
+        """Return how far a request of `size_bytes` moves the next place in line back."""
         is_trusted = size_bytes <= self.trusted_bytes
         return size_bytes if is_trusted else COST_OF_UNTRUSTED * size_bytes
 

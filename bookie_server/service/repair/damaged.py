@@ -14,8 +14,8 @@ class DamagedLedgers:
 
     If a repair is not complete, it is tried again after a pause, which doubles each time. After
     `TRIES_MAX` attempts, the next scrub or read must report the entries again. Reads may report a
-    ledger often. So the next repair of a ledger begins at the earliest `RETRY_PAUSE_MS` after the
-    end of its last repair.
+    ledger often. So the next repair of a ledger does not begin before `RETRY_PAUSE_MS` have passed
+    since the end of its last repair.
     """
 
     def __init__(self) -> None:

@@ -40,8 +40,8 @@ class RepairedLedgers:
         """Return the ids of the ledgers that have a state and need a repair, in ascending order.
 
         A deleted ledger needs no repair, and stays in limbo until its state is removed. A released
-        ledger needs a repair: it may exist, and its record may name this bookie again for entries
-        that are lost.
+        ledger needs a repair, because it may still exist, and its metadata may name this bookie
+        again. In this case, the bookie may lack entries that it should have.
         """
         doubt = self._shared.health.doubt
         if doubt.epoch == 0:

@@ -30,7 +30,7 @@ class SharedCondition(threading.Condition):
 
 
 class AddFuture(concurrent.futures.Future[T]):
-    """A future that shares one condition with all appends of its handle.
+    """A future that shares one `threading.Condition` with all other futures of its handle.
 
     An ordinary future creates its own condition and lock, which costs more than the append. This
     future works with `concurrent.futures.wait`, `as_completed` and callbacks. Callbacks run on the

@@ -6,7 +6,7 @@ a row of the entry may pass. A filter has one of the following forms:
     {"op": "AND", "of": [...]}                                also OR and NOT
     {"op": "<=", "place": 3, "family": "integer", "values": [5]}
     {"op": "IS_NULL", "place": 3}                             also IS_NOT_NULL
-    {}                                                        unknown: any result
+    {}                                                        true or false for any row
 
 `place` is the place of the column in the stored rows. A filter contains no names and no types,
 because this module has already interpreted them, and the literals. In `values`, a literal is a

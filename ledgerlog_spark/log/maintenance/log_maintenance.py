@@ -188,9 +188,9 @@ class LogMaintenance:
     ) -> CommitResult:
         """Make the rows of an older version the current rows again, at new offsets.
 
-        The ranges of the version are listed again, so no data is copied, with one exception. If a
-        merge put rows of the version and other rows into one range, the rows of the version are
-        copied from this range.
+        The log lists the ranges of the version again, so usually no data is copied. But if a merge
+        put rows of the version and other rows into one range, the rows of the version are copied
+        from this range.
 
         Args:
             version: The older version.

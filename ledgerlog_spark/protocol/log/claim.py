@@ -13,8 +13,8 @@ from dataclasses import replace
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 LEADER_CLAIM = "leaderClaim"
-"""Name of the property with the claim, and of the writer feature. A program that does not support
-this feature must not write to the log."""
+"""Name of the property that contains the claim. The head also lists this name as a writer feature.
+A program that does not support a writer feature must not write to the log."""
 
 
 def claim_of(head: LogHead) -> str:

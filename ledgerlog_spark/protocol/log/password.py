@@ -16,8 +16,8 @@ from ledgerlog_spark.errors import MetadataFormatError, UnauthorizedError
 from ledgerlog_spark.protocol.log.state.records import LogHead
 
 PASSWORD_CHECK = "passwordCheck"  # noqa: S105 (a name)
-"""Name of the property with the check, and of the writer feature. A program that does not support
-this feature must not write to the log."""
+"""Name of the property that contains the check. The head also lists this name as a writer feature.
+A program that does not support a writer feature must not write to the log."""
 
 NO_PASSWORD = "none"  # noqa: S105 (the stored value for a log without a password)
 _SCHEME = "hmac-sha256"

@@ -1,7 +1,7 @@
 """Fences the bookies of an ensemble by reads of their last entries, which also return the LAC.
 
-A bookie that has not answered is possibly not fenced. If no possible ack quorum consists only of
-such bookies, the ensemble is *covered*, and the old writer cannot confirm another entry
+A bookie that has not answered is possibly not fenced. If every possible ack quorum contains a
+bookie that has answered, the ensemble is *covered*, and the old writer cannot confirm another entry
 (PROTOCOL.md#C3).
 """
 
