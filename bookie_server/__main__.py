@@ -37,7 +37,7 @@ _OPTIONS = {
     "directories": ("-d", "--directory"),
     "without_directories": ("--without-directory",),
 }
-"""Options that have another name than their setting. Other commands have the same options."""
+"""Options with shorter names than their settings. Other commands have `-u` and `-d` too."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -160,8 +160,8 @@ class BookieSettings(BaseSettings):
             acknowledged. `direct` syncs it in the entry log. `journal` syncs it in a journal file,
             which may be on another device, and the entry log is synced later. `unjournaled` writes
             the entry log and syncs it later, so a power loss can lose acknowledged entries. If the
-            power fails while a bookie in this mode has unsynced entries, the bookie does not start
-            again with its directory. The mode may change at each start.
+            power fails while a bookie in this mode has unsynced entries, the bookie starts in
+            doubt: it denies no entry that it may have lost. The mode may change at each start.
         journal_directory: Directory of the journal files. It is required in `write_mode` `journal`,
             and not allowed in other modes. It must exist. Each directory of a bookie needs a
             journal directory of its own, in the same order.

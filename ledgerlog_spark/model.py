@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 NO_ENTRY = -1
 """The entry id that means "no entry".
 
-It is used as the last entry of an empty ledger, and as the LAC of a ledger without entries.
+It is used as the last entry of an empty ledger, and as the LAC before any entry is confirmed.
 """
 
 SERVICE_URI_VARIABLE = "LEDGERLOG_METADATA_SERVICE_URI"

@@ -87,7 +87,7 @@ class Drops:
             self._shared.counters.drops += 1
 
     async def forget(self) -> int:
-        """Forget deleted ledgers whose old tombstones are no longer needed. Return their number.
+        """Forget dropped ledgers whose old tombstones are no longer needed. Return their number.
 
         From the next commit on, the MANIFEST keeps only the largest id of the forgotten ledgers.
         """

@@ -48,7 +48,7 @@ class BatchMessage(NamedTuple):
 
 
 def find_parts(message: Buffer) -> BatchMessage:
-    """Find the parts of a message. The bytes must contain the whole header, but not the body.
+    """Find the parts of a message. The header must be complete, but the body may be missing.
 
     Raises:
         WireFormatError: The bytes do not begin with the header of a record batch.

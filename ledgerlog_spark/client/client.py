@@ -112,8 +112,9 @@ class LedgerClient:
 
         Raises:
             ConfigurationError: An argument is wrong. No request was sent.
-            NotEnoughBookiesError: Too few bookies are writable. The fields `wanted` and `available`
-                of the error contain the needed and the found number.
+            NotEnoughBookiesError: The writable bookies are too few, or do not allow an ensemble
+                that keeps the policy of placement. The fields `wanted` and `available` of the error
+                contain the needed and the found number.
             MetadataUnavailableError: ZooKeeper cannot be reached. Nothing was created.
             MetadataUnknownError: An empty ledger with an unknown id may exist.
         """

@@ -96,7 +96,7 @@ class Services:
     async def absent_bookies(self) -> tuple[str, ...]:
         """Return the bookies with a cookie that are not registered, in random order.
 
-        Raise MetadataUnavailableError if the registrations are not read in time.
+        Raise MetadataUnavailableError if cookies and registrations are not read in time.
         """
         timeout_ms = self.settings.metadata_timeout_ms
 

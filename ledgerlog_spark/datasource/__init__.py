@@ -12,4 +12,4 @@
 
 from ledgerlog_spark.datasource.worker import hide_broken_pipes
 
-hide_broken_pipes()  # each Python worker imports this package, and so makes this call
+hide_broken_pipes()  # each Python worker that runs a part of this source imports the package

@@ -69,7 +69,7 @@ def _stop(directory: Path, owner_id: str) -> None:
 def _found(owner_id: str) -> list[psutil.Process]:
     """Return the processes with this owner ID.
 
-    If the search finds no process, it is repeated up to LOOKS times.
+    If a search finds no process, it is repeated. There are at most LOOKS searches.
     """
     for look in range(LOOKS):
         if look:

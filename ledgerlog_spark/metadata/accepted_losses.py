@@ -51,7 +51,7 @@ class AcceptedLosses:
         return sorted(filter(None, found), key=lambda loss: loss.ledger_id)
 
     async def of_ledger(self, ledger_id: int) -> LedgerLoss | None:
-        """Return the losses of a ledger that the cluster gave up, read after a sync, or None.
+        """Return the accepted losses of a ledger, read after a sync; None if there are none.
 
         Raises:
             MetadataFormatError: A later release wrote the record, or the record is damaged.

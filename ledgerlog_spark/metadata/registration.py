@@ -100,7 +100,7 @@ class Announcement:
     async def _try(self) -> int | None:
         """Try to announce the bookie. Return None after success.
 
-        If another session announces the bookie, return the id of this session.
+        If another session announces the bookie, return the id of that other session.
         """
         while True:
             here = await znodes.synced_stat(self._tree, self._place)

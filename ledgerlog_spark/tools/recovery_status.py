@@ -32,7 +32,7 @@ ADVICE = {
         "Start all bookies that ever had it, or run `ledgerlog ledgers accept-loss`"
     ),
     JobOutcome.COPIES_DIFFER: "`ledgerlog ledgers show --replicas` reads the copies",
-    JobOutcome.TARGET_FAILED: "Read the log file of this bookie",
+    JobOutcome.TARGET_FAILED: "Read the log of this bookie",
     JobOutcome.UNREADABLE_RECORD: "`ledgerlog ledgers check` shows why",
 }
 """Maps the outcome of an attempt to a text that states what the operator should do."""
@@ -83,7 +83,8 @@ class LedgerStatus:
         unreadable: Ranges of entries of which no copy was readable.
         losses: Entries that an operator gave up, or None if no entry was given up.
         attempts: The failed attempts to heal the ledger, or None before the third failed attempt.
-        lock_holder: Id of the worker that heals the ledger now, or None if no worker heals it.
+        lock_holder: Id of the process that has the lock of the ledger now, usually a worker, or
+            None if the lock is free.
         worker: Id of a worker that reports the ledger as its task, or None if there is no such
             worker.
         is_enabled: Whether auto-recovery is enabled.
@@ -139,7 +140,7 @@ class LedgerStatus:
         if not self.is_enabled:
             found.append("auto-recovery is disabled: `ledgerlog autorecovery enable` enables it")
         if self.lock_holder is not None:
-            found.append(f"{self.lock_holder} heals the ledger now")
+            found.append(f"{self.lock_holder} works on the ledger now")
         if self.attempts is not None:
             pause_s = self.attempts.retry_after_ms / 1_000
             # If a newer release has written the outcome, it may be missing in this release.

@@ -91,7 +91,7 @@ def removal(
 
 
 def found_removal(checked: CheckedCookie, found: FoundOutside) -> FoundOutside:
-    """Return `found`. If directories are removed, the result contains this reason for the loss."""
+    """Return `found`. If directories are removed, the result contains a reason for the loss."""
     if not checked.removed:
         return found
     removed = f"the directory {', '.join(checked.removed)} was removed"

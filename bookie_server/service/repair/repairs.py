@@ -111,7 +111,7 @@ class Repairs:
         self._next_ms = 0  # time of the next pass or round
         self._failures = 0  # number of consecutive rounds and passes that cleared nothing
         self._asked: dict[int, None] = {}
-        self._tried_ms: dict[int, int] = {}  # time of the last repair, per ledger
+        self._tried_ms: dict[int, int] = {}  # per ledger, time of its last repair for a client
         self._quiet_since: dict[int, tuple[object, int]] = {}
         self._recovering: set[int] = set()
         self._damaged = DamagedLedgers()

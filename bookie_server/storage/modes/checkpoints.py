@@ -1,8 +1,9 @@
 """Checkpoints: syncs of entry-log files whose groups were written without a sync.
 
-In the write modes `journal` and `unjournaled`, adds are acknowledged while their group may be only
-in the page cache of its entry-log file. A checkpoint syncs these files, and reports the last synced
-record. A checkpoint begins on request, after an interval, and after a number of written bytes.
+In the write modes `journal` and `unjournaled`, the adds of a group are acknowledged when the group
+is in the page cache, but perhaps not yet synced in its entry-log file. A checkpoint syncs these
+files, and reports the last synced record. A checkpoint begins on request, after an interval, and
+after a number of written bytes.
 """
 
 from __future__ import annotations

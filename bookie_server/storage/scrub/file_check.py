@@ -39,7 +39,7 @@ class FileOutcome(Enum):
     FREED = "freed"
     """The file was freed."""
     TAKEN = "taken"
-    """Compaction is copying the file."""
+    """Compaction owns the file."""
     INDEX_DAMAGED = "index_damaged"
     """The index must be rebuilt."""
     UNREADABLE = "unreadable"

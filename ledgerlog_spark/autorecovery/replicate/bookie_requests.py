@@ -90,7 +90,10 @@ class BookieRequests:
     def performs(
         self, ledger_id: int, metadata: Callable[[], LedgerMetadata]
     ) -> Mapping[type, Callable[[Any], Awaitable[Any]]]:
-        """Return the functions that perform a job's requests; `metadata` returns its metadata."""
+        """Return the functions that perform the requests of a job.
+
+        `metadata` returns the newest metadata of the ledger.
+        """
         return {
             m.ListEntries: partial(self._list, ledger_id),
             m.ForceEntries: partial(self._force, ledger_id),

@@ -122,7 +122,9 @@ def restore(
     at: OfTime = None,
     force: Annotated[
         bool,
-        typer.Option("--force", help="Also replace rows that jobs commit during the restore."),
+        typer.Option(
+            "--force", help="Also replace rows that other jobs commit during the restore."
+        ),
     ] = False,
     yes: Yes = False,
     uri: ServiceUri = DEFAULT_URI,

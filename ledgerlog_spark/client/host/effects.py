@@ -7,8 +7,8 @@ are encoded once. The digest of an entry is verified before the machine gets the
 the candidates for an ensemble is random.
 
 A request to a bookie needs no asyncio task, because the transport calls a function with the answer.
-Each request to the metadata store has an asyncio task, because a ledger needs only a few of these
-requests.
+Each request to the metadata store has an asyncio task. This costs little, because a ledger needs
+only a few of these requests.
 """
 
 from __future__ import annotations

@@ -265,7 +265,7 @@ def _ledger(metadata: LedgerMetadata) -> dict[str, Any]:
 async def _addresses(client: LedgerClient, bookie_ids: Iterable[str]) -> dict[str, list[Any]]:
     """Return the host and port of each registered bookie, and whether it can read slices.
 
-    The tasks look up the addresses of the bookies that are not registered.
+    The tasks themselves look up the address of each bookie that is not in the result.
     """
     found: dict[str, list[Any]] = {}
 

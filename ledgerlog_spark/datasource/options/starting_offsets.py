@@ -61,7 +61,7 @@ def parse_offsets(value: str) -> Offsets:
 
 
 def parse_moment(value: str) -> int:
-    """Parse a time to milliseconds since 1970. A time before now becomes a negative number.
+    """Parse a time to milliseconds since 1970. A value such as `-10m` becomes a negative number.
 
     Accepts milliseconds, ISO 8601 (UTC if no zone is given), and a time before now such as `-10m`,
     with the unit ms, s, m, h or d.

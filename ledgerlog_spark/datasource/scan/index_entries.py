@@ -3,7 +3,7 @@
 For a range of a transactional log, this module reads the index entry. The index may list slices:
 the places of the columns in each entry. A scan of few columns then reads these slices instead of
 whole entries (LOGS.md#G14). A leader log has no index entries, so this module reads the headers of
-a few entries. A scan also works without an index, but it reads more entries. If all bookies have
+a few entries. A scan also works without an index, but it reads more data. If all bookies have
 lost an index entry, the task reads the whole range. That read raises an error if rows are also
 lost.
 """

@@ -86,7 +86,7 @@ class StreamSchemas:
         self._checked[view.log_id] = view.schema_id
 
     def reject_unknown(self, logs: Iterable[LogSnapshot]) -> None:
-        """Raise the errors of `reject_unknown_columns` for the logs that the query reads first."""
+        """Raise the errors of `reject_unknown_columns` for all logs at the start of the query."""
         reject_unknown_columns(self._target, logs, include_metadata=self._options.include_metadata)
 
     def new_columns(self, name: str) -> tuple[str, ...]:

@@ -108,8 +108,8 @@ class WatchedLog:
         """Return the log's rows from `first_offset` on, with their schemas and commit times.
 
         If `is_fresh` is False and the metadata store cannot be reached, the result is the last
-        view. `seen_offset` is the largest end of the log that this process or an earlier process
-        found. If a view ends before `seen_offset`, the log is read again (see `Log.view`).
+        view. `seen_offset` is an end of the log that this process or an earlier process found, or
+        0. If a view ends before `seen_offset`, the log is read again (see `Log.view`).
         """
         known = self._view
         if known is not None and first_offset < known.first_offset:

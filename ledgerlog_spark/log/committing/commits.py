@@ -105,7 +105,7 @@ class LogCommits:
             password: Password of the new ledgers. All ledgers of a log with rows have one password.
             planned: The state of the log when the caller chose `schema`; by default, the present
                 state. If another job has changed the schema since then, the commit fails.
-            expected_version: The version that the log must have at the commit, or None.
+            expected_version: The version that the log must have at the commit. None: any version.
             is_log_new: Whether the log was created for this job, so that `abort` deletes it.
 
         Raises:

@@ -166,7 +166,7 @@ class StreamLedgers:
             self._begin(ledger.close())
 
     def _begin(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run `work` in the background. Its result and its errors are ignored."""
+        """Run `work` in the background. Its result is ignored, and its errors are only logged."""
         task = asyncio.get_running_loop().create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

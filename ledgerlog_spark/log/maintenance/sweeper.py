@@ -75,8 +75,8 @@ class Swept:
         pages_deleted: Number of tokens whose pages were deleted. Each attempt of a change has its
             own token.
         is_removed: Whether this pass deleted the last node of a deleted log.
-        ledgers_kept: Ledgers of a deleted log that could not be sealed and deleted. The log cannot
-            be removed before these ledgers.
+        ledgers_kept: Ledgers of a deleted log that this pass did not seal and delete. The log
+            cannot be removed before these ledgers.
     """
 
     log_id: str

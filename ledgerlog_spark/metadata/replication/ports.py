@@ -244,7 +244,7 @@ class AuditorVote(Protocol):
     def may_publish(self) -> bool:
         """Whether this vote is elected and the store is connected.
 
-        If not, the auditor must not change the store.
+        If not, the auditor must not store results or the progress of its checks.
         """
         ...
 

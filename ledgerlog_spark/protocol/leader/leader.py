@@ -2,8 +2,8 @@
 
 `LeaderLog` opens the log as its leader and gives every append its offset. It writes each append to
 the current ledger and acknowledges the appends in order. It rolls to new ledgers, closes the old
-ledgers and updates the list in the head. When another client has fenced a ledger, the leader stops
-forever if the other client takes the log over. Otherwise it recovers the ledger and continues.
+ledgers and updates the list in the head. When a ledger was fenced, the leader stops forever if
+another client takes the log over. Otherwise it recovers the ledger and continues.
 
 After an event, `_advance` starts all operations that are due and do not run yet. At most one
 creation, one close and one change of the list run at the same time.

@@ -248,7 +248,7 @@ class CopiesListed:
     """Answer to a `ListCopies`.
 
     Attributes:
-        outcome: The outcome: the bookie listed its entries, did not answer, or cannot list them.
+        outcome: Whether the bookie listed its entries; if not, the reason why.
         ranges: The first and the last id of each stretch of entries, ascending.
     """
 
@@ -387,7 +387,7 @@ class CheckTimeRead:
         elapsed_ms: Time since the start of the last complete check, by the store's clock. If the
             store contains only the end of this check, this is the time since the end. The value is
             None if no check was completed.
-        after: The largest ledger id that the present check has read; -1 if no check has begun.
+        after: The largest ledger id that the present check has read; -1 if no check runs now.
     """
 
     request: int

@@ -81,8 +81,8 @@ class ReplicationSettings:
     """Limits of a job.
 
     Attributes:
-        grace_ms: Time for which the job waits until the writer of an open ledger has replaced a
-            lost bookie, or until a recovery has made progress.
+        grace_ms: Time that the job always waits, so that the writer of an open ledger can replace a
+            lost bookie, or a recovery can make progress.
         quiet_ms: Time without a new entry after which an open ledger is closed even if no spare
             bookie exists.
         passes_max: Maximum number of passes of a job.
@@ -182,7 +182,7 @@ class LedgerReplication:
         return JobEnded(outcome, detail, self._entries, self._size_bytes, self._replaced)
 
     def _report(self, outcome: JobOutcome) -> Steps[None]:
-        """Store a report of unreadable entries. For a whole or deleted ledger, delete it."""
+        """Store the report of unreadable entries; delete it if the ledger is whole or deleted."""
         if outcome in (JobOutcome.HEALED, JobOutcome.DELETED) or self._unreadable:
             yield (ReportUnreadable(as_ranges(self._unreadable)[:REPORTED_MAX]),)
 

@@ -33,7 +33,7 @@ class LacPhase(Enum):
 class LacReader(TableMachine[m.Event, m.Effect]):
     """Reads the LAC once. The last indication is `LacRead` or `LedgerFailed`.
 
-    `LedgerFailed` means that no bookie could report a LAC.
+    `LedgerFailed` means that no bookie reported a LAC or the absence of entries.
     """
 
     def __init__(
