@@ -58,7 +58,7 @@ class LedgerIndex:
         self.is_whole = True
 
     def naming(self, bookie_ids: Iterable[str]) -> list[int]:
-        """Return the ids of ledgers with one of these bookies in the last walk, ascending."""
+        """Return ids of ledgers that named one of these bookies in the last whole walk, sorted."""
         wanted = frozenset(bookie_ids)
         numbers = {place for place, names in enumerate(self._sets) if names & wanted}
         return sorted(each for each, number in self._whole.items() if number in numbers)
