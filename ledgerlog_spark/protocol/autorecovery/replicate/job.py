@@ -81,8 +81,8 @@ class ReplicationSettings:
     """Limits of a job.
 
     Attributes:
-        grace_ms: Time that the job always waits, so that the writer of an open ledger can replace a
-            lost bookie, or a recovery can make progress.
+        grace_ms: Time that the job waits, so that the writer of an open ledger can replace a lost
+            bookie, or a recovery can make progress.
         quiet_ms: Time without a new entry after which an open ledger is closed even if no spare
             bookie exists.
         passes_max: Maximum number of passes of a job.
