@@ -5,16 +5,15 @@ from __future__ import annotations
 import ast
 import re
 from itertools import zip_longest
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from docs.generate.markdown import code, table
+from docs.generate.sources import ROOT, python_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("ledgerlog_spark", "bookie_server")
 NAME: Final = re.compile(
     r"(MAX|MIN|MS|SECONDS|BYTES|KIB|AHEAD|AT_ONCE|ATTEMPTS|TRIES|FAILURES|PARTS?|SHARE|LIMIT)$"
 )
@@ -48,11 +47,10 @@ class Constant(NamedTuple):
 def page() -> str:
     """Return the page about all constants, with a table for each folder."""
     folders: dict[str, list[Constant]] = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            found = list(_constants_of(path))
-            if found:
-                folders.setdefault(str(path.parent.relative_to(ROOT)), []).extend(found)
+    for path in python_files():
+        found = list(_constants_of(path))
+        if found:
+            folders.setdefault(str(path.parent.relative_to(ROOT)), []).extend(found)
     return HEAD + "\n".join(f"## {name}\n\n{_table(folders[name])}" for name in sorted(folders))
 
 

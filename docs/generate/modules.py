@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Final
 
 from docs.generate.markdown import code, table
+from docs.generate.sources import PACKAGES, ROOT
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("ledgerlog_spark", "bookie_server", "docs/generate")
+FOLDERS: Final = (*PACKAGES, "docs/generate")
 SCALA: Final = ROOT / "jvm-shim/src/main/scala"
 FIRST_COMMENT: Final = re.compile(r"^/\*\*(.*?)(?:\n \*\n|\n \* @|\*/)", re.DOTALL | re.MULTILINE)
 """Pattern of the first paragraph of the comment before the first class of a Scala file."""
@@ -28,7 +28,7 @@ frequent changes.
 def page() -> str:
     """Return the page about all folders, modules and Scala files."""
     folders = sorted(
-        init.parent for package in PACKAGES for init in (ROOT / package).rglob("__init__.py")
+        init.parent for folder in FOLDERS for init in (ROOT / folder).rglob("__init__.py")
     )
     scala = sorted({path.parent for path in SCALA.rglob("*.scala")})
     return HEAD + "\n".join([*map(_of_folder, folders), *map(_of_scala_folder, scala)])

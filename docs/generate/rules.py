@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from docs.generate.markdown import code, table
+from docs.generate.sources import ROOT, python_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-ROOT: Final = Path(__file__).parents[2]
-PACKAGES: Final = ("ledgerlog_spark", "bookie_server")
 PAGES: Final = ("PROTOCOL.md", "LOGS.md", "AUTORECOVERY.md")
 RULE: Final = re.compile(
     r'^(?:- )?<a id="([A-Z]\d{1,2})"></a>\*\*\1\b\.?(.*?)(?=^(?:- )?<a id|^#|\Z)',
@@ -59,11 +57,10 @@ def _rules_of(text: str) -> Iterator[tuple[str, str]]:
 def _places() -> dict[tuple[str, str], list[str]]:
     """Return, for each page and rule, the modules that cite the rule or a range with the rule."""
     found: dict[tuple[str, str], list[str]] = {}
-    for package in PACKAGES:
-        for path in sorted((ROOT / package).rglob("*.py")):
-            module = str(path.relative_to(ROOT)).removesuffix("/__init__.py")
-            for page, rule in dict.fromkeys(_cited_in(path.read_text())):
-                found.setdefault((page, rule), []).append(module)
+    for path in python_files():
+        module = str(path.relative_to(ROOT)).removesuffix("/__init__.py")
+        for page, rule in dict.fromkeys(_cited_in(path.read_text())):
+            found.setdefault((page, rule), []).append(module)
     return found
 
 
