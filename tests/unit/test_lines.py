@@ -43,7 +43,7 @@ def _read_until(reading: int, end: bytes) -> list[str]:
     return data.decode().splitlines()
 
 
-def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
+def test_full_pipe_holds_up_nobody_and_each_line_is_written_or_counted_as_dropped(
     pipe: tuple[int, int],
 ) -> None:
     reading, writing = pipe
@@ -53,18 +53,22 @@ def test_full_pipe_holds_up_nobody_and_the_number_of_dropped_lines_is_written(
         lines.write(f"line {written}\n" + " " * 1_000 + "\n")
         written += 1
     assert WAITING_BYTES_MAX // 2_000 < written < WAITING_BYTES_MAX // 1_000 + 10
-    for _ in range(99):
-        lines.write("one more\n" + " " * 1_000 + "\n")
-    assert lines.dropped == 100
+    # The thread fills the pipe at any time, so some of these lines may find room.
+    for number in range(written, written + 99):
+        lines.write(f"line {number}\n" + " " * 1_000 + "\n")
+    assert lines.dropped > 99 // 2
     assert not lines.drain(0)
 
     # The last line is short, so it fits into the room that the longer ones leave.
     lines.write("end\n")
     read = [line for line in _read_until(reading, b"end\n") if line.strip()]
-    kept = [line for line in read if line.startswith("line ")]
-    assert kept == [f"line {number}" for number in range(written - 1)]
-    (report,) = [json.loads(line) for line in read if "log_lines_dropped" in line]
-    assert report["count"] == 100
+    kept = [int(line.removeprefix("line ")) for line in read if line.startswith("line ")]
+    assert kept == sorted(set(kept))
+    assert kept[: written - 1] == list(range(written - 1))
+    reports = [json.loads(line)["count"] for line in read if "log_lines_dropped" in line]
+    assert reports
+    assert len(kept) + sum(reports) == written + 99
+    assert sum(reports) == lines.dropped
     assert lines.drain(PATIENCE_SECONDS)
 
 
