@@ -109,6 +109,7 @@ class Bookie:
         self._counters = ServiceCounters()
         self._sync_times = Durations()
         self._view = BookieView(settings, self.bookie_id)
+        self._compaction_refusal = ""
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
@@ -373,6 +374,10 @@ class Bookie:
         self._view.note_compaction(compacted)
         if compacted.files_freed or compacted.files_withdrawn:
             _logger.info("compacted", **asdict(compacted))
+        if compacted.refusal != self._compaction_refusal:  # one line for each change
+            self._compaction_refusal = compacted.refusal
+            if compacted.refusal:
+                _logger.warning("compaction_refused", reason=compacted.refusal)
 
     def _log_pass(self, collected: Collected) -> None:
         self._view.note_pass(collected)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from bookie_server.core.settings import StorageSettings
+from bookie_server.storage.compaction.cycle import Compacted
 from ledgerlog_spark.model import Code
 from tests.crash.machine import SMALL, Machine, entry
 
@@ -246,6 +247,24 @@ def test_last_free_slot_is_left_to_compaction() -> None:
     assert len(machine.manifest().free_slots) == 1
 
 
+def test_a_compaction_without_room_for_its_first_copy_gives_the_reason() -> None:
+    filled = Filled()
+    filled.fill()
+    machine = filled.machine
+    machine.stop()
+    for slot in machine.manifest().free_slots:
+        del machine.disk.durable_names[slot], machine.disk.seen_names[slot]
+    machine.start()
+    machine.disk.faults.capacity_bytes = machine.disk.used_bytes() + 4_096
+    results: list[Compacted] = []
+    machine.serving.compactor.on_compacted = results.append
+    machine.compact()
+    (result,) = results
+    assert (result.files_freed, result.bytes_copied) == (0, 0)
+    assert "room" in result.refusal
+    filled.check()
+
+
 @pytest.mark.parametrize("is_brief", [False, True])
 def test_without_room_for_a_manifest_the_sources_stay_and_the_copies_go(*, is_brief: bool) -> None:
     filled = Filled()
@@ -266,15 +285,19 @@ def test_without_room_for_a_manifest_the_sources_stay_and_the_copies_go(*, is_br
             machine.disk.faults.capacity_bytes = None
             machine.serving._keeper.wake()
 
+    results: list[Compacted] = []
+    machine.serving.compactor.on_compacted = results.append
     machine.disk.on_operation = fill_up
     machine.compact()
     assert met
+    assert [result.refusal for result in results] == ["there is no room for the next MANIFEST"]
     filled.check()
     assert {file.file_id for file in machine.manifest().files} >= files - {0}
     assert machine.serving.counters.compaction_bytes_freed == 0
     machine.disk.on_operation = machine.disk.faults.capacity_bytes = None
     machine.scheduler.run_for(3 * machine.settings.allocation_retry_ms)
     machine.compact()
+    assert [result.refusal for result in results][1:] == [""]
     filled.check()
     assert machine.disk.used_bytes() < used
     machine.lose_power()

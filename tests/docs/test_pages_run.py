@@ -11,8 +11,9 @@ import yaml
 
 from bookie_server.config import BookieSettings
 from docs.generate.metrics import descriptions, sample_name
+from ledgerlog_spark.model import SERVICE_URI_VARIABLE
 from tests.docs.blocks import Block, blocks_of, missing_line
-from tests.docs.pages import PAGES, README, RUN, WITH_SPARK, by_name, run
+from tests.docs.pages import PAGES, README, RUN, WITH_SPARK, blocks_to_run, by_name, run
 from tests.docs.reader import Reader, java_options
 
 README_LINES_MAX = 120
@@ -46,6 +47,18 @@ def test_readme_is_short() -> None:
 def test_blocks_that_cannot_run_are_known() -> None:
     counts = {page.name: sum(bool(block.reason) for block in blocks_of(page)) for page in PAGES}
     assert {name: count for name, count in counts.items() if count} == NOT_RUN
+
+
+@pytest.mark.parametrize("page", PAGES, ids=by_name)
+def test_python_of_a_page_names_its_cluster(page: Path) -> None:
+    """Otherwise it may use the cluster of another test, which may have the usual port."""
+    blocks = blocks_to_run(page)
+    if any(f"export {SERVICE_URI_VARIABLE}=" in block.code for block in blocks):
+        return
+    code = [block.code for block in blocks if block.language == "python"]
+    assert [
+        found for text in code for found in re.findall(r"\bll\.connect\((?![\"u]).*", text)
+    ] == []
 
 
 CONFIGURATION = re.compile(r"^```(yaml|json)\n(.*?)^```$", re.MULTILINE | re.DOTALL)

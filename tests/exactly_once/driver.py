@@ -18,7 +18,7 @@ import psutil
 
 from ledgerlog_spark.log.failpoints import VARIABLE
 from tests.exactly_once.spark_errors import EXIT_CODE
-from tests.fixtures.spark_python import python_without_archive
+from tests.fixtures.spark_python import DAEMON, python_without_archive
 
 ROOT = Path(__file__).parents[2]
 PATIENCE_SECONDS = 300.0
@@ -186,7 +186,7 @@ def _role_of(process: psutil.Process, driver_pid: int) -> str:
         return "source"
     if "python_streaming_sink_runner" in command:
         return "sink"
-    return "worker" if "pyspark.daemon" in command else "other"
+    return "worker" if DAEMON in command else "other"
 
 
 def _status(process: psutil.Process) -> str:

@@ -6,14 +6,14 @@ import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from tests.fixtures import patience
+
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
-
-ATTEMPTS_MAX = 500
 
 
 class CrashError(Exception):
@@ -66,12 +66,14 @@ class Reading:
 
     def until(self, count: int) -> None:
         """Wait until a running query has read `count` rows."""
-        assert self.last is not None
-        for _ in range(ATTEMPTS_MAX):
-            self.last.processAllAvailable()
-            if len(self.rows) >= count:
-                return
-        raise AssertionError(f"{len(self.rows)} of {count} rows came")
+        query = self.last
+        assert query is not None
+
+        def have_come() -> bool:
+            query.processAllAvailable()
+            return len(self.rows) >= count
+
+        patience.until(have_come, what=f"{count} rows")
 
     def offsets(self, number: int) -> dict[str, Any]:
         """The end of a batch in the checkpoint."""

@@ -13,6 +13,7 @@ from pyspark import TaskContext
 
 from ledgerlog_spark.log.blocking.logs import BlockingLogs
 from ledgerlog_spark.log.logs import logs_of
+from tests.fixtures.spark_python import DAEMON
 from tests.spark.frames import load
 from tests.spark.stream_sources import Numbers
 
@@ -30,7 +31,7 @@ PATIENCE_SECONDS = 120
 CLEAN_UP = "org$apache$spark$api$python$PythonWorkerFactory$$cleanupIdleWorkers"
 APP = "app"
 BATCHES = 3
-ROWS = 50_000
+ROWS = 150_000
 """More rows than fit into the buffers between a task's Python processes."""
 
 
@@ -86,7 +87,7 @@ def _python_workers() -> list[psutil.Process]:
     found = []
     for process in psutil.Process().children(recursive=True):
         with contextlib.suppress(psutil.NoSuchProcess):
-            if "pyspark.daemon" in process.cmdline():
+            if DAEMON in process.cmdline():
                 found += process.children()
     return found
 

@@ -9,7 +9,6 @@ room for the MANIFEST, the sources stay, and the copies are removed.
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from dataclasses import dataclass
 
@@ -40,6 +39,7 @@ class Compacted:
     bytes_copied: int = 0  # size of the copied entries
     bytes_freed: int = 0  # size of the freed files, less the size of the written files
     duration_ms: int = 0
+    refusal: str = ""  # why files that should be compacted stay, if there was no room
 
 
 class Cycle:
@@ -104,9 +104,11 @@ class Cycle:
             return False
         copied: list[FinishedFile] = []
         goes_on = False
-        with contextlib.suppress(DiskFullError, TooManyFilesError):
+        try:
             is_whole = await self._fill(draft, copied)
             goes_on = is_whole and await self._switch(draft, copied)
+        except (DiskFullError, TooManyFilesError) as error:
+            self._result.refusal = error.message
         if self._handover.draft is not None and not self._shared.health.has_failed:
             await self._discard(draft)
         self._handover.borrowed = None
@@ -122,7 +124,8 @@ class Cycle:
         try:
             needed_bytes = RECORDS_START + needed_for(self._queue[0].source) + INDEX_BYTES_BESIDE
             file = await keeper.slots.prepare_draft(file_id, free, needed_bytes)
-        except (DiskFullError, TooManyFilesError):
+        except (DiskFullError, TooManyFilesError) as error:
+            self._result.refusal = error.message
             return None
         finally:
             handover.taken.difference_update(free)
@@ -142,6 +145,7 @@ class Cycle:
         if not self._shared.health.has_failed:
             await self._discard(draft)
         handover.taken.discard(file.entry.slot)
+        self._refuse_without_commit()
         return None
 
     async def _fill(self, draft: Draft, copied: list[FinishedFile]) -> bool:
@@ -204,12 +208,17 @@ class Cycle:
             if copies is not None and not self._shared.health.has_failed:
                 await keeper.withdraw(copies)
             handover.switch = None
+            self._refuse_without_commit()
             return False
         result = self._result
         result.files_freed += len(switch.sources)
         result.files_written += copies is not None
         result.bytes_freed += sizes - (0 if copies is None else copies.end)
         return True
+
+    def _refuse_without_commit(self) -> None:
+        if not self._pace.must_end and not self._shared.health.has_failed:
+            self._result.refusal = "there is no room for the next MANIFEST"
 
     async def _discard(self, draft: Draft) -> None:
         """Remove a draft, whose entries were never readable."""

@@ -141,7 +141,9 @@ def test_the_ledgers_of_a_killed_bookie_are_marked(cluster: BookieCluster) -> No
         assert naming
         cluster.bookies[killed].kill()
         until(lambda: audit.marks().keys() >= naming)
-        assert audit.marks() == dict.fromkeys(naming, (killed,))
+        # A bookie that answers late may be lost too, for a moment.
+        marks = audit.marks().items()
+        assert {ledger_id for ledger_id, members in marks if killed in members} == naming
 
 
 def test_a_member_without_its_copies_is_reported_as_a_hole(cluster: BookieCluster) -> None:

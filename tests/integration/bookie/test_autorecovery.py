@@ -14,7 +14,7 @@ from ledgerlog_spark.autorecovery.composed import AutoRecovery
 from ledgerlog_spark.autorecovery.replicate.worker import WorkerSettings
 from ledgerlog_spark.metadata.stores import MetadataStores, open_metadata
 from ledgerlog_spark.protocol.autorecovery.replicate.job import ReplicationSettings
-from tests.fixtures.patience import eventually
+from tests.fixtures.patience import eventually, until
 from tests.fixtures.ports import free_port
 from tests.fixtures.replicas import Copies
 from tests.fixtures.stage import start_all
@@ -138,7 +138,7 @@ def test_bookies_heal_each_other(
         return sorted(lost) == [0, 0, 0, 1]
 
     asyncio.run(wait())
-    assert sum(one.metric("autorecovery_is_auditor") for one in left) == 1
+    until(lambda: sum(one.metric("autorecovery_is_auditor") for one in left) == 1)
     assert sum(one.metric("autorecovery_ledgers_healed") for one in left) > 0
     assert sum(one.metric("autorecovery_bytes_copied") for one in left) > 0
     assert sum(one.metric("autorecovery_members_replaced") for one in left) > 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -31,10 +32,26 @@ def lines_of(bookie: BookieProcess, event: str) -> list[dict[str, Any]]:
     return [line for line in lines if line["event"] == event]
 
 
+async def create_ledger(bookie: BookieProcess) -> None:
+    """Create a record with another member, which does not exist.
+
+    The repair of the damaged entry would drop a ledger without a record.
+    """
+    stores = await open_metadata(bookie.service_uri)
+    try:
+        ensemble = (f"127.0.0.1:{bookie.port}", "127.0.0.1:1")
+        await stores.ledgers.create(
+            LEDGER, LedgerMetadata(Quorum(2, 2, 2), (Fragment(0, ensemble),))
+        )
+    finally:
+        await stores.close()
+
+
 def test_the_lines_of_failed_reads_have_ledger_entry_and_peer(
     make_bookie: Callable[..., BookieProcess],
 ) -> None:
     bookie = make_bookie(file_size_bytes=8 * MEBIBYTE).start()
+    asyncio.run(create_ledger(bookie))
     with bookie.peer() as peer:
         for number in range(5):
             payload = MARK if number == DAMAGED else b"%d" % number

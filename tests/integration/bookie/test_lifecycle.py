@@ -323,8 +323,10 @@ async def test_bookie_whose_session_was_lost_is_announced_again(
 
         async def until(announced: list[str]) -> None:
             async with asyncio.timeout(30):
-                while list(await stores.registration.writable()) != announced:
+                while True:
                     changed.clear()
+                    if list(await stores.registration.writable()) == announced:
+                        return
                     await changed.wait()
 
         bookie.process.send_signal(signal.SIGSTOP)
@@ -343,8 +345,8 @@ def test_disk_that_fails_ends_the_bookie_and_loses_nothing_acknowledged(
     assert bookie.process is not None
     with bookie.peer() as peer:
         assert peer.ask(add_frame(1, 0, b"acknowledged")).code is Code.OK
-        # From here on every write beyond the first page of a file fails, as on a bad disk.
-        resource.prlimit(bookie.process.pid, resource.RLIMIT_FSIZE, (4_096, 4_096))
+        # From here on every write beyond the first 64 KiB of a file fails, as on a bad disk.
+        resource.prlimit(bookie.process.pid, resource.RLIMIT_FSIZE, (65_536, 65_536))
         peer.send(add_frame(1, 1, bytes(100_000)))
         body = peer.body()
         assert body is None or int.from_bytes(body[4:8], "big") == 101

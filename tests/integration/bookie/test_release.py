@@ -16,6 +16,7 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.opcodes import Flag
 from tests.fixtures.bookie_process import add_frame
+from tests.fixtures.patience import until
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,7 +115,8 @@ def test_a_moved_ledger_is_released_stays_whole_and_may_come_back(
         touched = record_of(service_uri, ledger_id)
         assert touched.value == written.value
         assert touched.version.number == written.version.number + 1
-        assert '"ledgers_released":1' in old.log().replace(" ", "")
+        # No answer waits for a log line.
+        until(lambda: '"ledgers_released":1' in old.log().replace(" ", ""))
         assert [each.payload for each in client.open_ledger(ledger_id).read()] == PAYLOADS
 
         # An add of the old writer is refused after a look at the metadata.

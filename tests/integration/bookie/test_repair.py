@@ -243,7 +243,8 @@ def test_a_ledger_without_a_writer_is_recovered_and_repaired(cluster: BookieClus
     with cluster.connect() as client:
         assert client.ledger_metadata(ledger_id).last_entry_id == ENTRIES - 1
         check_copies(cluster, client, ledger_id)
-    assert repair_of(lost)["ledgersRecovered"] == 1
+    # A look at the record may overlap with the recovery, and begin another one.
+    assert repair_of(lost)["ledgersRecovered"] >= 1
 
 
 def test_an_operator_gives_up_what_no_bookie_has(cluster: BookieCluster, run: Run) -> None:

@@ -45,10 +45,10 @@ async def end_all(cluster: BookieCluster, client: BlockingLogClient) -> None:
         await stores.tree.end_session(secret)
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
+            changed.clear()
             now = await owners(stores, names)
             if set(now) == set(names) and not set(now.values()) & set(before.values()):
                 break
-            changed.clear()
             await changed.wait()
         while tree_of(client).session_id == session_id:
             await asyncio.to_thread(client.list_ledgers)  # waits for an answer of the store

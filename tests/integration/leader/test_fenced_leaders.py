@@ -72,12 +72,16 @@ def test_busy_leader_whose_ledgers_are_recovered_loses_and_repeats_nothing(
         log = client.open_log("orders", lead=True)
         tailing = Tailing(reading.open_log("orders").tail(0))
         is_over = threading.Event()
+        recovered: list[int] = []
 
         def recover_often() -> None:
-            for _ in range(RECOVERIES):
-                opened = reading.open_log("orders").state().head.open_ledgers
-                recover(cluster, opened[-1].ledger_id)
-            is_over.set()
+            try:
+                for _ in range(RECOVERIES):
+                    opened = reading.open_log("orders").state().head.open_ledgers
+                    recover(cluster, opened[-1].ledger_id)
+                    recovered.append(opened[-1].ledger_id)
+            finally:
+                is_over.set()
 
         recovering = threading.Thread(target=recover_often)
         recovering.start()
@@ -87,6 +91,7 @@ def test_busy_leader_whose_ledgers_are_recovered_loses_and_repeats_nothing(
             futures = [log.append_async(record) for record in of(first, first + 50)]
             positions += [future.result(PATIENCE_SECONDS) for future in futures]
         recovering.join()
+        assert len(recovered) == RECOVERIES
         end = len(positions)
         assert [position.offset for position in positions] == list(range(end))
         assert log.close() == end

@@ -171,7 +171,7 @@ def test_interrupt_while_bookies_start_leaves_nothing_running(
     number: signal.Signals, clusters: Path
 ) -> None:
     directory = clusters / "cluster"
-    starting = spawn("local", "up", "-d", directory)
+    starting = spawn("local", "up", "--bookies", 8, "-d", directory)
     until((directory / "bookie-0.log").exists, starting)
     os.killpg(starting.pid, number)
     _, errors = starting.communicate(timeout=PATIENCE_SECONDS)
