@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import grpc
 import pytest
 
-from ledgerlog_spark.model import Code
+from ledgerlog_spark.metadata.stores import open_metadata
+from ledgerlog_spark.model import Code, Fragment, LedgerMetadata, Quorum
 from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.wire.requests import encode_read
