@@ -414,6 +414,7 @@ async def test_wait_for_the_end_of_a_node_ends_with_the_node(world: World, tree:
     await tree.create(path)
     await other.sync()
     waiting = asyncio.ensure_future(other.until_gone(path))
+    await asyncio.sleep(0)  # its request is the first one
     await other.stat(path)
     assert not waiting.done()
     await tree.delete(path)
@@ -428,11 +429,13 @@ async def test_wait_for_the_end_of_a_node_ends_with_a_change_and_with_the_own_se
     await tree.create(path)
     other = await world.session()
     waiting = asyncio.ensure_future(other.until_gone(path))
+    await asyncio.sleep(0)  # its request is the first one
     await other.stat(path)
     await tree.set(path, b"1", None)
     async with asyncio.timeout(20):
         assert not await waiting
     waiting = asyncio.ensure_future(other.until_gone(path))
+    await asyncio.sleep(0)  # its request is the first one
     await other.stat(path)
     await world.expire(other)
     async with asyncio.timeout(20):
@@ -447,6 +450,7 @@ async def test_wait_for_the_end_of_a_node_ends_with_the_node_of_a_lost_session(
     await owner.create(path, kind=NodeKind.EPHEMERAL)
     await tree.sync()
     waiting = asyncio.ensure_future(tree.until_gone(path))
+    await asyncio.sleep(0)  # its request is the first one
     await tree.stat(path)
     await world.expire(owner)
     async with asyncio.timeout(20):

@@ -33,9 +33,9 @@ METADATA = LedgerMetadata(
 )
 
 
-async def opened(process: ZooKeeperProcess, *, request_timeout_ms: int = 15_000) -> MetadataStores:
+async def opened(process: ZooKeeperProcess) -> MetadataStores:
     stores = await open_metadata(
-        process.service_uri, session_timeout_ms=8_000, request_timeout_ms=request_timeout_ms
+        process.service_uri, session_timeout_ms=8_000, request_timeout_ms=15_000
     )
     await stores.initialize()
     return stores
@@ -87,13 +87,20 @@ async def test_host_that_does_not_resolve_is_unavailable() -> None:
         await open_metadata("zk://nowhere.invalid/ledgers", connect_timeout_ms=300)
 
 
+def with_timeout(stores: MetadataStores, seconds: float) -> None:
+    """Set the time that each further request may take."""
+    assert isinstance(stores.tree, ZookeeperSession)
+    stores.tree._request_timeout = seconds
+
+
 async def test_killed_server_makes_requests_fail_in_time_and_restart_brings_all_back(
     own_zookeeper: ZooKeeperProcess,
 ) -> None:
-    stores = await opened(own_zookeeper, request_timeout_ms=1_000)
+    stores = await opened(own_zookeeper)
     patient = await opened(own_zookeeper)
     created = await stores.ledgers.create(5, METADATA)
     await stores.registration.register(BookieInfo("bookie-0", "127.0.0.1", 3181))
+    with_timeout(stores, 1)
     own_zookeeper.kill()
     failures = await asyncio.gather(
         stores.ledgers.load(5),
@@ -115,8 +122,9 @@ async def test_killed_server_makes_requests_fail_in_time_and_restart_brings_all_
 async def test_paused_server_leaves_a_write_unknown_until_it_is_settled(
     own_zookeeper: ZooKeeperProcess,
 ) -> None:
-    stores = await opened(own_zookeeper, request_timeout_ms=2_000)
+    stores = await opened(own_zookeeper)
     created = await stores.ledgers.create(5, METADATA)
+    with_timeout(stores, 2)
     pid = own_zookeeper.pid
     assert pid is not None
     os.kill(pid, signal.SIGSTOP)
@@ -128,6 +136,7 @@ async def test_paused_server_leaves_a_write_unknown_until_it_is_settled(
         # After the read of the incarnation, which a silent server would not answer either.
         await stores.tree.set(stores.ledgers.path(5), b"", None)
     os.kill(pid, signal.SIGCONT)
+    with_timeout(stores, PATIENCE_SECONDS)
     await stores.ledgers.sync()
     found = await stores.tree.get(stores.ledgers.path(5))
     assert (found.value, found.version.number) == (b"", created.version.number + 1)

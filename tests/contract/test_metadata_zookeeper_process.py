@@ -13,6 +13,7 @@ from ledgerlog_spark.errors import ConfigurationError, MetadataUnavailableError
 from ledgerlog_spark.local.zookeeper import ZooKeeperProcess, find_java, four_letters
 from ledgerlog_spark.metadata.zookeeper.session import ZookeeperSession
 from tests.fixtures.kinds import now
+from tests.fixtures.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +24,7 @@ pytestmark = pytest.mark.zookeeper
 async def test_second_start_in_a_directory_finds_port_and_data_of_the_first(
     tmp_path: Path,
 ) -> None:
-    first = ZooKeeperProcess(tmp_path)
+    first = ZooKeeperProcess(tmp_path, port=free_port())
     first.start()
     first.start()
     session = await ZookeeperSession.connect(first.connect_string)
@@ -45,12 +46,13 @@ async def test_second_start_in_a_directory_finds_port_and_data_of_the_first(
 
 
 async def test_session_knows_that_another_ensemble_took_its_address(tmp_path: Path) -> None:
-    with ZooKeeperProcess(tmp_path / "first") as first:
-        session = await ZookeeperSession.connect(first.connect_string, request_timeout_ms=500)
+    with ZooKeeperProcess(tmp_path / "first", port=free_port()) as first:
+        session = await ZookeeperSession.connect(first.connect_string)
         await session.create("/rows", b"")
         for _ in range(20):
             await session.set("/rows", b"", None)
         assert not await session.is_orphaned()
+        session._request_timeout = 0.5
     with pytest.raises(MetadataUnavailableError):
         await session.get("/rows")
     assert not await session.is_orphaned()

@@ -258,6 +258,7 @@ async def test_the_first_mark_of_a_queue_is_noticed(two: Two) -> None:
     first, second = two
     noticed = Signal()
     cancel = second.marks.watch(noticed)
+    await second.tree.sync()
     await first.marks.mark(LEDGER, ["b1"])
     await noticed.called()
     cancel()

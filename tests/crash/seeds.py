@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SEEDS = 120
+SEEDS = 80
 
 
 def play_all(

@@ -401,7 +401,8 @@ async def test_nothing_is_left_of_replies_that_are_not_taken(world: World, serve
             await world.until(lambda: lane.held_bytes > MEBIBYTE)
             await world.until(lambda: _is_relieved(world))
             assert await asyncio.to_thread(is_closed, stuck.socket)
-    assert process.memory_info().rss - before_bytes < 40 * MEBIBYTE, "each took 1 to 3 MB"
+    # Each took 1 to 3 MB. Threads of gRPC free them.
+    await world.until(lambda: process.memory_info().rss - before_bytes < 40 * MEBIBYTE)
 
 
 def _is_relieved(world: World) -> bool:

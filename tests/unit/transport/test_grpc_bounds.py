@@ -59,7 +59,7 @@ async def test_requests_that_a_bookie_does_not_take_are_bounded_and_do_not_pile_
     monkeypatch.setattr(grpc_bookie, "UNSENT_MAX", 10)
     answers = Answers()
     for entry_id in range(12):
-        transport.read("b", ReadEntry(7, entry_id), 100, answers.take)
+        transport.read("b", ReadEntry(7, entry_id), 1_000, answers.take)
     await asyncio.sleep(0)
     assert answers.codes == [Code.BUSY] * 2
     await answers.until(12)

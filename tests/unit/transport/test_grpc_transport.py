@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import Any
 
 import grpc
@@ -15,6 +14,7 @@ from ledgerlog_spark.transport import control_pb2 as pb
 from ledgerlog_spark.transport import control_pb2_grpc
 from ledgerlog_spark.transport.grpc.transport import GrpcTransport
 from ledgerlog_spark.transport.port import ReadEntry
+from tests.fixtures.ports import free_port
 
 DEADLINE_MS = 20_000
 
@@ -30,10 +30,7 @@ class Registry:
         self.lookups += 1
         if not self._is_known:
             raise BookieUnavailableError("not registered", bookie_id=bookie_id)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-        return BookieInfo(bookie_id, "127.0.0.1", 1, port)
+        return BookieInfo(bookie_id, "127.0.0.1", 1, free_port())
 
 
 async def read(transport: GrpcTransport) -> Code:

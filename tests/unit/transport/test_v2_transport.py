@@ -38,6 +38,7 @@ from tests.contract.transport_bookies import (
 )
 from tests.contract.transport_calls import BOOKIE, KEY, Call, Caller, run_of, stored
 from tests.fixtures.kinds import all_of, of
+from tests.fixtures.ports import free_port
 
 RUNS = {"ledgerlog.ops": "ADD_RUN/1,TELL_LAC/1"}
 EXPIRING_MS = 10_000
@@ -656,16 +657,10 @@ def test_unknown_outweighs_a_refusal_by_the_bookie_but_not_one_by_the_ledger() -
     assert {worst(Code.OK, code) for code in Code} == set(Code)
 
 
-def unused_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 async def test_bookie_that_is_down_fails_all_that_wait_and_is_found_when_it_is_back(
     storage: HeldStorage,
 ) -> None:
-    port = unused_port()
+    port = free_port()
     registry = Registry(port)
     transport = V2Transport(registry.resolve, reconnect_delay_ms_max=20)
     caller = Caller(transport)
@@ -684,7 +679,7 @@ async def test_bookie_that_is_down_fails_all_that_wait_and_is_found_when_it_is_b
 async def test_requests_while_the_next_attempt_is_not_due_fail_without_one(
     registry: Registry,
 ) -> None:
-    registry.port = unused_port()
+    registry.port = free_port()
     transport = V2Transport(registry.resolve, reconnect_delay_ms_max=60_000)
     caller = Caller(transport)
     lookups = []
