@@ -1,13 +1,14 @@
-"""Starts the compactions and the scrubs at their intervals, and logs the scrubs."""
+"""Starts the compactions and the scrubs at their intervals, and logs their results."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from bookie_server.ports import Tasks
 from bookie_server.service.logging import get_logger
 from bookie_server.storage.compaction.compactor import Compactor
+from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.scrub.scrubber import Scrubbed, Scrubber
 
 CHECK_INTERVAL_MS = 60_000
@@ -39,6 +40,29 @@ class BackgroundClock:
             if not self._is_stopped:
                 self._compactor.compact_when_due()
                 self._scrubber.scrub_when_due()
+
+
+def log_compactions(
+    compactor: Compactor, directory: str, on_compacted: Callable[[Compacted], None]
+) -> None:
+    """Write a log line for each compaction that changed a file, and call `on_compacted` for each.
+
+    If compactions are refused one after the other, only the first one of them writes a line.
+    """
+    was_refused = False
+
+    def log(compacted: Compacted) -> None:
+        nonlocal was_refused
+        on_compacted(compacted)
+        fields = asdict(compacted)
+        refusal = fields.pop("refusal")
+        if compacted.files_freed or compacted.files_withdrawn:
+            _logger.info("compacted", **fields)
+        if refusal and not was_refused:
+            _logger.warning("compaction_refused", directory=directory, reason=refusal)
+        was_refused = bool(refusal)
+
+    compactor.on_compacted = log
 
 
 def log_scrubs(scrubber: Scrubber) -> None:

@@ -26,7 +26,7 @@ from bookie_server.errors import CookieMismatchError, lost_directory_advice
 from bookie_server.service.admin.routes import AdminApplication
 from bookie_server.service.admin.server import AdminServer
 from bookie_server.service.admin.view import BookieView
-from bookie_server.service.background_clock import BackgroundClock, log_scrubs
+from bookie_server.service.background_clock import BackgroundClock, log_compactions, log_scrubs
 from bookie_server.service.collector import Collected, Collector
 from bookie_server.service.devices import Devices
 from bookie_server.service.limits.lanes import Lanes
@@ -67,7 +67,6 @@ from bookie_server.service.storage_start import (
 )
 from bookie_server.service.v2.server import V2Server, listen
 from bookie_server.service.v2.shared import V2Shared
-from bookie_server.storage.compaction.cycle import Compacted
 from bookie_server.storage.device.filesystem import OsFileSystem
 from bookie_server.storage.device.runtime import OsClock, OsTasks
 from bookie_server.storage.directories.opening import BookieStorage, naming, open_directories
@@ -109,7 +108,6 @@ class Bookie:
         self._counters = ServiceCounters()
         self._sync_times = Durations()
         self._view = BookieView(settings, self.bookie_id)
-        self._compaction_refusal = ""
         self._lanes = Lanes.of(settings)
         self._closers = contextlib.AsyncExitStack()
         self._claims = contextlib.ExitStack()
@@ -362,22 +360,13 @@ class Bookie:
 
     def _start_background_work(self, storage: BookieStorage) -> None:
         for directory in storage.directories:
-            directory.compactor.on_compacted = self._log_compaction
+            log_compactions(directory.compactor, directory.path, self._view.note_compaction)
             log_scrubs(directory.scrubber)
             self._start_clock(BackgroundClock(directory.compactor, directory.scrubber, self._tasks))
 
     def _start_clock(self, clock: BackgroundClock) -> None:
         clock.start()
         self._closers.callback(clock.stop)
-
-    def _log_compaction(self, compacted: Compacted) -> None:
-        self._view.note_compaction(compacted)
-        if compacted.files_freed or compacted.files_withdrawn:
-            _logger.info("compacted", **asdict(compacted))
-        if compacted.refusal != self._compaction_refusal:  # one line for each change
-            self._compaction_refusal = compacted.refusal
-            if compacted.refusal:
-                _logger.warning("compaction_refused", reason=compacted.refusal)
 
     def _log_pass(self, collected: Collected) -> None:
         self._view.note_pass(collected)

@@ -189,7 +189,7 @@ async def test_the_first_note_is_noticed(two: Two) -> None:
     first, second = two
     noticed = Signal()
     cancel = second.holes.watch(noticed)
-    await second.tree.sync()  # the store has the watch, because requests are in order
+    await second.tree.sync()  # the store has the watch, or the session announces the change
     await first.holes.add(LEDGER, Holes.of([HOLE]))
     await noticed.called()
     cancel()

@@ -42,7 +42,7 @@ async def test_a_change_of_the_switch_is_noticed(two: Two) -> None:
     first, second = two
     noticed = Signal()
     cancel = second.recovery_switch.watch_enabled(noticed)
-    await second.tree.sync()  # the store has the watch, because requests are in order
+    await second.tree.sync()  # the store has the watch, or the session announces the change
     await first.recovery_switch.disable()
     await noticed.called()
     await first.recovery_switch.enable()
@@ -71,7 +71,7 @@ async def test_an_audit_now_is_a_new_version_with_the_same_delay(two: Two) -> No
     before = await second.recovery_switch.lost_bookie_delay()
     noticed = Signal()
     cancel = second.recovery_switch.watch_delay(noticed)
-    await second.tree.sync()  # the store has the watch, because requests are in order
+    await second.tree.sync()  # the store has the watch, or the session announces the change
     await first.recovery_switch.audit_now()
     await noticed.called()
     after = await second.recovery_switch.lost_bookie_delay()

@@ -81,7 +81,7 @@ async def test_a_change_of_a_vacation_is_noticed(two: Two) -> None:
     first, second = two
     noticed = Signal()
     cancel = second.vacations.watch(BOOKIE, noticed)
-    await second.tree.sync()  # the store has the watch, because requests are in order
+    await second.tree.sync()  # the store has the watch, or the session announces the change
     version = await first.vacations.write(BOOKIE, BEGUN, None)
     await noticed.called()
     await first.vacations.write(BOOKIE, VACATING, version)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-SEEDS = 80
+SEEDS = 120
 
 
 def play_all(

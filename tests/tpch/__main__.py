@@ -23,7 +23,9 @@ def main() -> int:
     arguments.add_argument("--scale", type=above_zero, default=0.1, help="scale factor")
     arguments.add_argument("--rounds", type=positive, default=3, help="each time is their median")
     given = arguments.parse_args()
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_without_archive()
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = python_without_archive(
+        imports_first=False
+    )
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(paths)
 

@@ -56,7 +56,7 @@ def test_full_pipe_holds_up_nobody_and_each_line_is_written_or_counted_as_droppe
     # The thread fills the pipe at any time, so some of these lines may find room.
     for number in range(written, written + 99):
         lines.write(f"line {number}\n" + " " * 1_000 + "\n")
-    assert lines.dropped > 99 // 2
+    assert lines.dropped > 99 // 4
     assert not lines.drain(0)
 
     # The last line is short, so it fits into the room that the longer ones leave.

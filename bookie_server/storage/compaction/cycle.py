@@ -39,7 +39,7 @@ class Compacted:
     bytes_copied: int = 0  # size of the copied entries
     bytes_freed: int = 0  # size of the freed files, less the size of the written files
     duration_ms: int = 0
-    refusal: str = ""  # why files that should be compacted stay, if there was no room
+    refusal: str = ""  # why some of the chosen files stay, if an operation was refused
 
 
 class Cycle:
@@ -218,7 +218,7 @@ class Cycle:
 
     def _refuse_without_commit(self) -> None:
         if not self._pace.must_end and not self._shared.health.has_failed:
-            self._result.refusal = "there is no room for the next MANIFEST"
+            self._result.refusal = "no MANIFEST was written: no room, or too many open files"
 
     async def _discard(self, draft: Draft) -> None:
         """Remove a draft, whose entries were never readable."""

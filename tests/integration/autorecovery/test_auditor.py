@@ -140,10 +140,14 @@ def test_the_ledgers_of_a_killed_bookie_are_marked(cluster: BookieCluster) -> No
         }
         assert naming
         cluster.bookies[killed].kill()
-        until(lambda: audit.marks().keys() >= naming)
-        # A bookie that answers late may be lost too, for a moment.
-        marks = audit.marks().items()
-        assert {ledger_id for ledger_id, members in marks if killed in members} == naming
+
+        def marked() -> set[int]:
+            return {each for each, members in audit.marks().items() if killed in members}
+
+        until(lambda: marked() >= naming)
+        assert marked() == naming
+        # The auditor may also take a slow bookie for lost.
+        assert any(members == (killed,) for members in audit.marks().values())
 
 
 def test_a_member_without_its_copies_is_reported_as_a_hole(cluster: BookieCluster) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -107,6 +108,9 @@ def test_a_bookie_above_the_maximum_is_read_only_until_its_device_is_below_the_l
         until(lambda: accepts(peer, count + 1))
         until(lambda: read_only_bookies(service_uri) == [])
     until(lambda: levels_of(bookie)[-1:] == ["normal"])
+    levels = ["normal", *levels_of(bookie)]
+    assert all(before != after for before, after in itertools.pairwise(levels))
+    assert len(levels) <= 6
     bookie.kill()
     bookie.start()
     check_entries(bookie, count + 2)

@@ -7,10 +7,12 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import structlog
 
+from bookie_server.service import logging as logging_module
 from bookie_server.service.logging import (
     LIBRARY_TEXT_MAX,
     RECORDS_IN_WINDOW_MAX,
@@ -98,7 +100,7 @@ def _restored_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("_restored_logging")
 def test_what_libraries_log_is_bounded_and_of_one_form(capfd: pytest.CaptureFixture[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:  # one window of the limit, however long it takes
-        patch.setattr("bookie_server.service.logging.time.monotonic", lambda: 0.0)
+        patch.setattr(logging_module, "time", SimpleNamespace(monotonic=lambda: 0.0))
         lines = configure_logging("info")
     library = logging.getLogger("some.library")
     library.info("too little to tell")
@@ -162,8 +164,9 @@ def test_the_traceback_of_an_error_has_no_values(capfd: pytest.CaptureFixture[st
     except AssertionError as error:
         get_logger("lifecycle").error("task_crashed", exc_info=error)
     assert lines.drain(PATIENCE_SECONDS)
-    (written,) = [line for line in capfd.readouterr().err.splitlines() if "task_crashed" in line]
-    (trace,) = json.loads(written)["exception"]
+    written = capfd.readouterr().err
+    (line,) = [line for line in written.splitlines() if "task_crashed" in line]
+    (trace,) = json.loads(line)["exception"]
     assert (trace["exc_type"], trace["exc_value"]) == ("AssertionError", "15 19")
     assert trace["frames"][-1]["name"] == "add"
     assert "canary" not in written
