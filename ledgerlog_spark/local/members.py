@@ -1,7 +1,9 @@
 """The directory of a local cluster: its lock, and the file that lists its processes.
 
-`cluster.json` in the cluster's directory contains the pid and the start time of every process. A
-pid alone does not identify a process, because the operating system reuses pids.
+`cluster.json` in the cluster's directory contains the pid and the start of every process. A pid
+alone does not identify a process, because the operating system reuses pids. A start time in seconds
+since 1970 does not identify it either: Linux computes it from the clock, so the start time of a
+running process changes when the clock is set.
 """
 
 from __future__ import annotations
@@ -29,6 +31,20 @@ ZOOKEEPER = "zookeeper"
 FORMAT = 1
 
 
+BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+START_TICKS_FIELD = 19
+"""The place of the start in `/proc/PID/stat`, after the name of the program."""
+
+
+def start_mark_of(pid: int) -> str:
+    """Return the value of `Member.start_mark` for a running process, or "" without /proc."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return f"{BOOT_ID.read_text().strip()} {stat.rpartition(')')[2].split()[START_TICKS_FIELD]}"
+    except (OSError, IndexError):
+        return ""
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One process of the cluster.
@@ -39,7 +55,10 @@ class Member:
         port: TCP port on 127.0.0.1 at the last start; 0 before the first start, and for `upkeep`.
         grpc_port: TCP port of the control service, or None if the process has no such port.
         pid: Process id at the last start; 0 before the first start.
-        started: Start time of the process in seconds since 1970, as the kernel reports it.
+        started: Start time of the process in seconds since 1970. It identifies the process only
+            if `start_mark` is empty.
+        start_mark: The id of the machine's boot, and the ticks from the boot to the start of the
+            process; empty if the system does not report them.
         directory: Directory with the data of the process.
     """
 
@@ -50,6 +69,7 @@ class Member:
     grpc_port: int | None = None
     pid: int = 0
     started: float = 0.0
+    start_mark: str = ""
 
     @property
     def process(self) -> psutil.Process | None:
@@ -58,7 +78,11 @@ class Member:
             return None
         try:
             process = psutil.Process(self.pid)
-            if abs(process.create_time() - self.started) > 1:
+            if self.start_mark:
+                is_other = start_mark_of(self.pid) != self.start_mark
+            else:
+                is_other = abs(process.create_time() - self.started) > 1
+            if is_other:
                 return None
             return process if process.status() != psutil.STATUS_ZOMBIE else None
         except psutil.NoSuchProcess:
@@ -83,11 +107,18 @@ class Member:
                 bookie_id=self.id,
                 definite=True,
             ) from None
-        return replace(self, pid=pid, port=port, grpc_port=grpc_port, started=started)
+        return replace(
+            self,
+            pid=pid,
+            port=port,
+            grpc_port=grpc_port,
+            started=started,
+            start_mark=start_mark_of(pid),
+        )
 
     def as_json(self) -> dict[str, Any]:
         """Return the fields of the member in the output of `local status --json`."""
-        shown = {k: v for k, v in asdict(self).items() if k != "started"}
+        shown = {k: v for k, v in asdict(self).items() if k not in {"started", "start_mark"}}
         return {**shown, "state": self.state}
 
 

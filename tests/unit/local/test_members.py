@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -47,9 +48,22 @@ def test_pid_that_was_given_to_another_process_is_not_taken_for_ours(
     tmp_path: Path, sleeper: subprocess.Popen[bytes]
 ) -> None:
     ours = member(tmp_path, sleeper.pid)
-    stale = Member(**{**{s: getattr(ours, s) for s in ours.__slots__}, "started": 1_000_000.0})
+    boot, ticks = ours.start_mark.split()
     assert ours.state == "running"
-    assert stale.state == "down"
+    assert replace(ours, start_mark=f"{boot} {int(ticks) - 1}").state == "down"
+    assert replace(ours, start_mark=f"another-boot {ticks}").state == "down"
+    # An older version, or a system without /proc, has only the time.
+    assert replace(ours, start_mark="").state == "running"
+    assert replace(ours, start_mark="", started=1_000_000.0).state == "down"
+
+
+def test_process_is_found_again_after_the_clock_was_set(
+    tmp_path: Path, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise `local down` would leave the process, and `local up` would start a second one."""
+    ours = member(tmp_path, sleeper.pid)
+    monkeypatch.setattr(psutil.Process, "create_time", lambda _process: ours.started + 33)
+    assert ours.state == "running"
 
 
 def test_killed_process_is_down_even_while_its_parent_has_not_looked(
