@@ -41,7 +41,7 @@ def members(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Members:
 def stop(members: Members, *ids: str) -> None:
     """A member that ended long ago, and whose pid belongs to another process now."""
     for member_id in ids:
-        members.put(replace(members.get(member_id), started=0.0))
+        members.put(replace(members.get(member_id), start_mark="another"))
 
 
 def test_cluster_that_runs_in_this_directory_is_asked(members: Members) -> None:
