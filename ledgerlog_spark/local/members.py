@@ -29,8 +29,6 @@ from ledgerlog_spark.errors import (
 FILE_NAME = "cluster.json"
 ZOOKEEPER = "zookeeper"
 FORMAT = 1
-
-
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 START_TICKS_FIELD = 19
 """The place of the start in `/proc/PID/stat`, after the name of the program."""
